@@ -1,0 +1,225 @@
+"""JSON: what counts as a value, how it is written, how it is read back (specs, run store 2.6; kernel 9).
+
+A complaint is a fixed phrase without a subject ("contains a cycle"), so that it names no value; None is no complaint.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final, NoReturn, cast
+
+from belay_core import limits
+from belay_core.admission.text import is_well_formed
+from belay_core.records.attempt import JsonValue
+
+INVALID_TEXT: Final = "must be valid JSON text"
+EMPTY_TEXT: Final = "must be non-empty JSON text"
+TOO_DEEP: Final = f"exceeds the maximum JSON depth of {limits.MAXIMUM_JSON_DEPTH}"
+TOO_MANY_VALUES: Final = f"contains more than {limits.MAXIMUM_JSON_NODES} JSON values"
+TOO_MANY_MEMBERS: Final = "exceeds the JSON members limit"
+TOO_LARGE: Final = "exceeds the JSON byte limit"
+NOT_FINITE: Final = "contains a non-finite number"
+UNSAFE_INTEGER: Final = "contains an integer beyond 2^53 - 1"
+BAD_TEXT: Final = "contains unbounded or ill-formed text"
+BAD_KEY: Final = "contains an unbounded or ill-formed object key"
+NOT_PLAIN: Final = "contains a non-plain object"
+CYCLE: Final = "contains a cycle"
+
+
+class JsonRefused(ValueError):
+    """A text is no JSON that can be read; the message is a complaint and repeats nothing of the text."""
+
+
+def complaint(value: object, *, max_bytes: int | None = None) -> str | None:
+    """What keeps a value from being stored as data, or None; exactly the built-in types are data."""
+    found = _Walk(safe_integers=True).over(value)
+    if found is None and max_bytes is not None and _encoded_bytes(value) > max_bytes:
+        return TOO_LARGE
+    return found
+
+
+def text_complaint(text: object, *, max_bytes: int | None = None) -> str | None:
+    """What keeps a JSON text from being kept as it stands; its integers may be of any size."""
+    if type(text) is not str or not text:
+        return EMPTY_TEXT
+    try:
+        value: object = _READER.decode(text)
+    except (ValueError, RecursionError):
+        return INVALID_TEXT
+    found = BAD_TEXT if not is_well_formed(text) else _Walk(safe_integers=False).over(value)
+    if found is None and max_bytes is not None:
+        size = max(len(text.encode()), _encoded_bytes(value))
+        return TOO_LARGE if size > max_bytes else None
+    return found
+
+
+def encode(value: JsonValue) -> str:
+    """The stored form of an admitted value: compact, members in insertion order, floats by ``repr``."""
+    return _WRITER.encode(value)
+
+
+def canonical(value: JsonValue) -> str:
+    """A form that is the same for equal values, whatever their order or spelling; only ever hashed.
+
+    ``1`` and ``1.0`` agree, as JSON has one kind of number; ``1`` and ``true`` do not.
+    """
+    return _SORTED_WRITER.encode(_respelled(value))
+
+
+def decode(text: str, *, unique_keys: bool = False) -> JsonValue:
+    """The value of a JSON text.
+
+    ``unique_keys`` refuses a member that is given twice, which otherwise the last one wins: wanted where a person
+    wrote the text. Raises ``JsonRefused`` for anything that is not JSON, NaN, infinities and numbers that overflow.
+    """
+    found = INVALID_TEXT
+    try:
+        return cast("JsonValue", (_UNIQUE_READER if unique_keys else _STRICT_READER).decode(text))
+    except JsonRefused as refused:
+        found = refused.args[0]
+    except (ValueError, RecursionError, TypeError):
+        pass
+    # Raised out here so that the parser's error, which carries the whole text, is no context of this one.
+    raise JsonRefused(found)
+
+
+def same_json(left: JsonValue, right: JsonValue) -> bool:
+    """Whether two values are equal as JSON: key order does not count, ``true`` is not 1, 1 is 1.0."""
+    pairs: list[tuple[JsonValue, JsonValue]] = [(left, right)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() != other.keys():
+                return False
+            pairs.extend((item, other[key]) for key, item in one.items())
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            pairs.extend(zip(one, other, strict=True))
+        elif not _same_scalar(one, other):
+            return False
+    return True
+
+
+def _same_scalar(one: JsonValue, other: JsonValue) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return one == other
+
+
+def _respelled(value: JsonValue) -> JsonValue:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= limits.MAX_SAFE_INTEGER:
+        return int(value)
+    if isinstance(value, list):
+        return [_respelled(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _respelled(item) for key, item in value.items()}
+    return value
+
+
+def _encoded_bytes(value: object) -> int:
+    return len(_WRITER.encode(value).encode())
+
+
+class _Walk:
+    """One pass over a value, by a stack of its own: a deep value must not exhaust the interpreter's."""
+
+    def __init__(self, *, safe_integers: bool) -> None:
+        self._safe_integers = safe_integers
+        self._nodes = 0
+        self._members = 0
+        self._open: set[int] = set()
+        self._stack: list[tuple[int, Iterator[object]]] = []
+
+    def over(self, value: object) -> str | None:
+        """The first complaint about this value or one within it."""
+        found = self._enter(value)
+        while found is None and self._stack:
+            identity, members = self._stack[-1]
+            for member in members:
+                found = self._enter(member)
+                if found is not None or self._stack[-1][0] != identity:
+                    break
+            else:
+                self._stack.pop()
+                self._open.discard(identity)
+        return found
+
+    def _enter(self, value: object) -> str | None:
+        kind = type(value)
+        if kind in _CONTAINERS and id(value) in self._open:
+            return CYCLE
+        if len(self._stack) > limits.MAXIMUM_JSON_DEPTH:
+            return TOO_DEEP
+        self._nodes += 1
+        if self._nodes > limits.MAXIMUM_JSON_NODES:
+            return TOO_MANY_VALUES
+        if kind is list:
+            return self._open_list(cast("list[object]", value))
+        if kind is dict:
+            return self._open_object(cast("dict[object, object]", value))
+        return self._scalar(value)
+
+    def _open_list(self, value: list[object]) -> str | None:
+        # A copy: an array that is changed elsewhere meanwhile cannot be checked in one state and walked in another.
+        members = list(value)
+        return self._push(value, len(members), iter(members))
+
+    def _open_object(self, value: dict[object, object]) -> str | None:
+        members = dict(value)
+        if not all(type(key) is str and is_well_formed(key) for key in members):
+            return BAD_KEY
+        return self._push(value, len(members), iter(members.values()))
+
+    def _push(self, container: object, count: int, members: Iterator[object]) -> str | None:
+        self._members += count
+        if self._members > limits.MAXIMUM_JSON_NODES:
+            return TOO_MANY_MEMBERS
+        self._open.add(id(container))
+        self._stack.append((id(container), members))
+        return None
+
+    def _scalar(self, value: object) -> str | None:
+        if value is None or type(value) is bool:
+            return None
+        if type(value) is str:
+            return None if is_well_formed(value) else BAD_TEXT
+        if type(value) is int:
+            return UNSAFE_INTEGER if self._safe_integers and abs(value) > limits.MAX_SAFE_INTEGER else None
+        if type(value) is float:
+            return None if math.isfinite(value) else NOT_FINITE
+        if isinstance(value, Mapping):
+            return NOT_PLAIN
+        return f"contains a non-JSON {type(value).__name__}"
+
+
+_CONTAINERS: Final = (list, dict)
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise JsonRefused(NOT_FINITE)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise JsonRefused(NOT_FINITE)
+    return number
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise JsonRefused("contains the same object key twice")
+    return members
+
+
+_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_STRICT_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_UNIQUE_READER: Final = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique
+)
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_SORTED_WRITER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
+)

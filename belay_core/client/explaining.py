@@ -1,0 +1,132 @@
+"""Why a run stands where it stands, since when, and what gets it going again."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from belay_core.admission import json
+from belay_core.commands import RunHistory
+from belay_core.engine.failures import read_failure
+from belay_core.moments import Millis
+from belay_core.records.run import RunStatus
+from belay_core.records.step_record import StepRecord, StepState
+from belay_core.records.workflow_run import RunSummary
+from belay_core.stores.bundle import LeaseTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One run, explained: ``state`` is a status or what a suspended run waits for, ``ways_out`` are CLI commands."""
+
+    run_id: str
+    workflow: str | None
+    state: str
+    because: str
+    since_ms: Millis
+    wakes_at_ms: Millis | None
+    ways_out: tuple[str, ...]
+
+
+def shown_state(run: RunSummary) -> str:
+    """The status of a run, or the reason it waits for, where it waits."""
+    if run.status is RunStatus.SUSPENDED and run.waiting is not None:
+        return run.waiting.reason
+    return run.status.value
+
+
+def explain(history: RunHistory, now: Millis, lease: LeaseTimes) -> Explanation:
+    """What can be said of a run at this moment."""
+    run = history.run
+    because, since, ways_out = _reason(history, now, lease)
+    wakes_at = run.waiting.wake_at_ms if run.waiting else None
+    return Explanation(run.run_id, run.workflow, shown_state(run), because, since, wakes_at, ways_out)
+
+
+def _reason(history: RunHistory, now: Millis, lease: LeaseTimes) -> tuple[str, Millis, tuple[str, ...]]:
+    run = history.run
+    since = run.finished_at_ms or run.started_at_ms or run.created_at_ms
+    match run.status:
+        case RunStatus.PENDING:
+            return _pending(run, now)
+        case RunStatus.RUNNING:
+            return _running(run, now, lease)
+        case RunStatus.SUSPENDED:
+            return _suspended(history)
+        case RunStatus.FAILED:
+            kind, message = read_failure(run.error)
+            return f"it failed: {kind}: {message}", since, ()
+        case _:
+            return f"it is {run.status.value}", since, ()
+
+
+def _pending(run: RunSummary, now: Millis) -> tuple[str, Millis, tuple[str, ...]]:
+    if run.workflow is None:
+        return "it has no workflow, so no worker takes it", run.created_at_ms, ()
+    if run.ready_at_ms is not None and run.ready_at_ms > now:
+        return f"it is to start at {at(run.ready_at_ms)}", run.created_at_ms, (f"belay cancel {run.run_id}",)
+    because = f"no worker that knows the workflow {run.workflow} has taken it yet"
+    return because, run.created_at_ms, ("belay worker --app MODULE:ATTRIBUTE", f"belay cancel {run.run_id}")
+
+
+def _running(run: RunSummary, now: Millis, lease: LeaseTimes) -> tuple[str, Millis, tuple[str, ...]]:
+    heard = run.heartbeat_at_ms or run.created_at_ms
+    owner = "nobody" if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
+    if now - heard <= lease.stale_after_ms:
+        return f"{owner} works on it", run.started_at_ms or run.created_at_ms, (f"belay cancel {run.run_id}",)
+    because = f"{owner} was last heard of at {at(heard)}; any worker takes it over"
+    return because, heard, ("belay worker --app MODULE:ATTRIBUTE",)
+
+
+def _suspended(history: RunHistory) -> tuple[str, Millis, tuple[str, ...]]:
+    run = history.run
+    reason = run.waiting.reason if run.waiting else "unknown"
+    since = max((each.started_at_ms for each in history.attempts), default=run.created_at_ms)
+    if run.cancel_requested_at_ms is not None:
+        because = "it was asked to stop, and the next worker to take it settles it as cancelled"
+        return because, run.cancel_requested_at_ms, ("belay worker --app MODULE:ATTRIBUTE",)
+    match reason:
+        case "approval":
+            return _approval(history, since)
+        case "needs_review":
+            return _review(history, since)
+        case "timer" | "backoff":
+            what = "it sleeps" if reason == "timer" else "a step failed and is tried again"
+            wake = run.waiting.wake_at_ms if run.waiting else None
+            return f"{what} until {at(wake)}", since, (f"belay cancel {run.run_id}",)
+        case _:
+            return "its worker left; any other takes it", since, ("belay worker --app MODULE:ATTRIBUTE",)
+
+
+def _approval(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str, ...]]:
+    run_id = history.run.run_id
+    asked = [each for each in history.approvals if each.decision is None]
+    if not asked:
+        return "it was decided, and the next worker goes on with it", since, ("belay worker --app MODULE:ATTRIBUTE",)
+    gates = ", ".join(each.gate for each in asked)
+    ways = tuple(f"belay {verb} {run_id} --gate {each.gate}" for each in asked for verb in ("approve", "reject"))
+    return f"it waits for somebody to decide at {gates}", min(each.asked_at_ms for each in asked), ways
+
+
+def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str, ...]]:
+    run = history.run
+    request = json.decode(run.waiting_request) if run.waiting_request else None
+    facts = request if isinstance(request, dict) else {}
+    why, detail, step = facts.get("why", "unknown"), facts.get("detail", ""), facts.get("step")
+    about = f" at {step}" if step else ""
+    command = f"belay resolve {run.run_id}"
+    ways: tuple[str, ...] = (f"{command} --retry", f"{command} --give-up")
+    orphans = [each for each in history.attempts if _unresolved(each)]
+    if orphans:
+        command = f"{command} --step '{orphans[0].step_key}'"
+        ways = (f"{command} --happened RESULT", f"{command} --retry", f"belay resolve {run.run_id} --give-up")
+    return f"it needs an operator's word ({why}{about}): {detail}", since, ways
+
+
+def _unresolved(attempt: StepRecord) -> bool:
+    return attempt.state is StepState.ORPHANED and attempt.resolved_at_ms is None
+
+
+def at(moment: Millis | None) -> str:
+    """A moment as people write it, in UTC."""
+    if moment is None:
+        return "no fixed moment"
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

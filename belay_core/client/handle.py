@@ -1,0 +1,58 @@
+"""A run in the hand of whoever started it."""
+
+import asyncio
+from typing import Generic, TypeVar
+
+from belay_core.engine.failures import read_failure
+from belay_core.errors import RunCancelled, RunFailed, RunNotFoundError
+from belay_core.ids import RunId
+from belay_core.records.run import RunStatus, is_terminal_run_status
+from belay_core.records.workflow_run import RunRecord
+from belay_core.stores.bundle import Stores
+from belay_core.workflows.values import Codec
+
+Out = TypeVar("Out")
+
+POLL = 0.1
+"""Seconds between two looks at a run that another process works on."""
+
+
+class RunHandle(Generic[Out]):
+    """One run: its id, and its result once there is one."""
+
+    def __init__(self, stores: Stores, run_id: RunId, codec: Codec[Out], *, created: bool) -> None:
+        self.run_id = run_id
+        self.created = created
+        """Whether this very call made the run; False where it was found."""
+        self._stores = stores
+        self._codec = codec
+
+    async def result(self) -> Out:
+        """Wait for the end of the run, and give its result.
+
+        Raises ``RunFailed``, ``RunCancelled``, ``RunNotFoundError``; bound the wait with ``asyncio.timeout``.
+        """
+        run = await ended(self._stores, self.run_id)
+        if run.status is RunStatus.CANCELLED:
+            raise RunCancelled(self.run_id)
+        if run.status is RunStatus.FAILED:
+            raise RunFailed(self.run_id, *read_failure(run.error))
+        return self._codec.decode(run.result or "null")
+
+
+async def ended(stores: Stores, run_id: RunId) -> RunRecord:
+    """The run once it is over. Raises ``RunNotFoundError``."""
+    with stores.wakes.listening(run_id) as woken:
+        while True:
+            woken.clear()
+            run = await stores.engine.find_run(run_id)
+            if run is None:
+                raise RunNotFoundError(f"run_id: there is no run {run_id}")
+            if is_terminal_run_status(run.status):
+                return run
+            waits = [asyncio.ensure_future(woken.wait()), asyncio.ensure_future(stores.clock.sleep(POLL))]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in waits:
+                    each.cancel()

@@ -1,0 +1,143 @@
+"""Commands anybody may give, and what is read."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import RunStatus
+from belay_core.records.step_record import StepRecord
+from belay_core.records.workflow_run import ApprovalRecord, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Store a new pending run of a workflow; ``input`` is JSON text.
+
+    A known idempotency key of the same workflow finds its run untouched, whatever the input; a known run id does so
+    only where workflow, key and input are the same.
+    """
+
+    run_id: RunId
+    workflow: str
+    version: str
+    input: str
+    idempotency_key: str | None = None
+    priority: int = 0
+    run_at_ms: Millis | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Own up to ``limit`` runs of these workflows, in one compare-and-swap each.
+
+    Taken are due pending and suspended runs, the highest priority first, and running ones whose owner is stale by
+    the store's clock or listed as ``dead``. The owner's nonce must be fresh for this call.
+    """
+
+    owner: OwnerId
+    workflows: tuple[str, ...]
+    limit: int
+    dead: tuple[OwnerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Make suspended runs ready whose wake moment has come."""
+
+    limit: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Answer what a gate asked; ``digest`` is that of the subject the approver saw, ``edited`` JSON text."""
+
+    approval_id: str
+    decision: Literal["approved", "rejected"]
+    digest: str
+    by: str
+    reason: str | None = None
+    edited: str | None = None
+    edited_digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Ask a run to stop; survives crash and takeover."""
+
+    run_id: RunId
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """The orphaned step did take place, with this outcome as JSON text."""
+
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Go on: execute the orphaned step once more, or the whole run again from its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Let the run fail."""
+
+
+Resolution: TypeAlias = Happened | Retry | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """An operator's word on a run in review; ``step_key`` names the orphan where it is about one.
+
+    On an orphan, ``Happened`` and ``Retry`` are kept with the attempt, which stays orphaned: its next owner acts on
+    them, and gives the answer its place in the order.
+    """
+
+    run_id: RunId
+    resolution: Resolution
+    by: str
+    step_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Read runs with everything recorded of them, in one go."""
+
+    run_ids: tuple[RunId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """A run, its attempts ordered by step key and number, and its approvals.
+
+    The run is read first: ``run.ready_at_ms`` is never ahead of the approvals.
+    """
+
+    run: RunRecord
+    attempts: tuple[StepRecord, ...]
+    approvals: tuple[ApprovalRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListRuns:
+    """Read a page of runs, the newest first; ``before`` is the last run id of the page before."""
+
+    workflow: str | None = None
+    status: RunStatus | None = None
+    waiting_reason: str | None = None
+    limit: int = 100
+    before: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListApprovals:
+    """Read undecided approvals, the oldest first."""
+
+    run_id: RunId | None = None
+    limit: int = 100

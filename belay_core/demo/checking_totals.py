@@ -1,0 +1,182 @@
+"""The sums of the whole document: EN 16931's BR-CO-10 to BR-CO-16, and decimals."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from belay_core.demo.invoice import Finding, Invoice, Profile, Totals
+from belay_core.demo.money import has_more_decimals, shown, to_cents
+
+_ZERO = Decimal(0)
+
+# The amount, its rule for at most two decimals, its term and its name.
+_NAMED: tuple[tuple[str, str, str, str], ...] = (
+    ("lines", "BR-DEC-09", "BT-106", "sum of line net amounts"),
+    ("allowances", "BR-DEC-10", "BT-107", "sum of allowances"),
+    ("charges", "BR-DEC-11", "BT-108", "sum of charges"),
+    ("without_vat", "BR-DEC-12", "BT-109", "total without VAT"),
+    ("vat", "BR-DEC-13", "BT-110", "total VAT amount"),
+    ("with_vat", "BR-DEC-14", "BT-112", "total with VAT"),
+    ("prepaid", "BR-DEC-16", "BT-113", "paid amount"),
+    ("rounding", "BR-DEC-17", "BT-114", "rounding amount"),
+    ("payable", "BR-DEC-18", "BT-115", "amount due"),
+)
+_DEMANDED: tuple[tuple[str, str, str, str], ...] = (
+    ("lines", "BR-12", "BT-106", "sum of line net amounts"),
+    ("without_vat", "BR-13", "BT-109", "total without VAT"),
+    ("with_vat", "BR-14", "BT-112", "total with VAT"),
+)
+
+
+def check_totals(invoice: Invoice) -> Iterable[Finding]:
+    """Whether the document's totals are there and add up."""
+    if invoice.profile in (Profile.EN16931, Profile.EXTENSION):
+        yield from _check_presence(invoice)
+        yield from _check_decimals(invoice)
+    yield from _check_stated_sums(invoice)
+    yield from _check_without_vat(invoice)
+    yield from _check_with_vat(invoice)
+    yield from _check_due(invoice)
+
+
+def _check_presence(invoice: Invoice) -> Iterable[Finding]:
+    for field, rule, term, name in _DEMANDED:
+        if getattr(invoice.totals, field) is None:
+            yield Finding(rule, term, f"The {name} ({term}) is missing.")
+
+
+def _check_decimals(invoice: Invoice) -> Iterable[Finding]:
+    for field, rule, term, name in _NAMED:
+        amount: Decimal | None = getattr(invoice.totals, field)
+        if amount is not None and has_more_decimals(amount, 2):
+            yield Finding(
+                rule,
+                term,
+                f"The {name} ({term}), {shown(amount, invoice.currency)}, has more than two decimals.",
+                found=amount,
+            )
+
+
+def _check_stated_sums(invoice: Invoice) -> Iterable[Finding]:
+    """BR-CO-10 to 12: what the lines, allowances and charges add up to is what the totals state."""
+    totals, lines = invoice.totals, invoice.lines
+    if totals.lines is not None:
+        yield from _compare(
+            invoice, "BR-CO-10", "BT-106", "the sum of line net amounts", to_cents(lines.net), totals.lines
+        )
+    if totals.allowances is not None or lines.allowance_count:
+        yield from _compare(
+            invoice,
+            "BR-CO-11",
+            "BT-107",
+            "the sum of the document's allowances",
+            to_cents(lines.allowances),
+            totals.allowances,
+        )
+    if totals.charges is not None or lines.charge_count:
+        yield from _compare(
+            invoice,
+            "BR-CO-12",
+            "BT-108",
+            "the sum of the document's charges",
+            to_cents(lines.charges),
+            totals.charges,
+        )
+
+
+def _check_without_vat(invoice: Invoice) -> Iterable[Finding]:
+    """BR-CO-13: lines, less allowances, plus charges."""
+    totals = invoice.totals
+    if totals.without_vat is None or totals.lines is None:
+        return
+    if invoice.profile is Profile.OIOUBL:
+        yield from _compare(
+            invoice,
+            "oioubl-tax",
+            "BT-109",
+            "the tax, which OIOUBL repeats here",
+            totals.vat or _ZERO,
+            totals.without_vat,
+        )
+        return
+    yield from _compare(
+        invoice,
+        "BR-CO-13",
+        "BT-109",
+        "the total without VAT, which is the lines less allowances plus charges",
+        to_cents(_net(totals)),
+        totals.without_vat,
+    )
+
+
+def _check_with_vat(invoice: Invoice) -> Iterable[Finding]:
+    """BR-CO-15: the total without VAT plus the VAT, in the document's currency."""
+    totals = invoice.totals
+    if invoice.vat_totals > 1 and invoice.profile in (Profile.EN16931, Profile.EXTENSION):
+        yield Finding(
+            "BR-CO-15",
+            "BT-110",
+            f"There are {invoice.vat_totals} VAT totals (BT-110) in {invoice.currency}, where one is allowed.",
+        )
+    net = _net(totals) if invoice.profile is Profile.OIOUBL else totals.without_vat
+    if totals.with_vat is None or net is None:
+        return
+    accepted = [to_cents(net + (totals.vat or _ZERO))]
+    if invoice.profile in (Profile.OIOUBL, Profile.OTHER) and totals.rounding is not None:
+        # Outside EN 16931 the rounding may already be part of this total.
+        accepted.append(to_cents(accepted[0] + totals.rounding))
+    if totals.with_vat not in accepted:
+        yield from _compare(
+            invoice,
+            "BR-CO-15",
+            "BT-112",
+            "the total with VAT, which is the total without VAT plus the VAT",
+            accepted[0],
+            totals.with_vat,
+        )
+
+
+def _check_due(invoice: Invoice) -> Iterable[Finding]:
+    """BR-CO-16: the total with VAT, less what is paid, plus rounding."""
+    totals = invoice.totals
+    total = totals.with_vat
+    if total is None and invoice.profile in (Profile.OIOUBL, Profile.OTHER) and totals.without_vat is not None:
+        total = totals.without_vat + (totals.vat or _ZERO)
+    if total is None:
+        return
+    open_amount = total - (totals.prepaid or _ZERO) + (totals.third_party or _ZERO)
+    accepted = [to_cents(open_amount + (totals.rounding or _ZERO))]
+    if invoice.profile in (Profile.OIOUBL, Profile.OTHER):
+        accepted.append(to_cents(open_amount))
+    if totals.payable not in accepted:
+        yield from _compare(
+            invoice,
+            "BR-CO-16",
+            "BT-115",
+            "the amount due, which is the total with VAT less what is paid plus rounding",
+            accepted[0],
+            totals.payable,
+        )
+
+
+def _net(totals: Totals) -> Decimal:
+    return (totals.lines or _ZERO) - (totals.allowances or _ZERO) + (totals.charges or _ZERO)
+
+
+def _compare(
+    invoice: Invoice, rule: str, term: str, name: str, expected: Decimal, found: Decimal | None
+) -> Iterable[Finding]:
+    if found is None:
+        yield Finding(
+            rule,
+            term,
+            f"{term} is missing: {name} should be {shown(expected, invoice.currency)}.",
+            expected=expected,
+        )
+    elif expected != found:
+        yield Finding(
+            rule,
+            term,
+            f"{term} is {shown(found, invoice.currency)}: {name} should be {shown(expected, invoice.currency)}.",
+            expected=expected,
+            found=found,
+        )

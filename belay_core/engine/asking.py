@@ -1,0 +1,203 @@
+"""Gates: asked once, answered once, replayed as answered (kernel 19)."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from belay_core import commands
+from belay_core.admission import json
+from belay_core.engine.board import Call
+from belay_core.engine.failures import failure, read_failure
+from belay_core.engine.holding import HoldLost
+from belay_core.engine.play import Answer, Play
+from belay_core.errors import StepCancelled, StepFailed, ValueRefused
+from belay_core.ids import ApprovalId
+from belay_core.outcomes.engine import AlreadyDecided, NotYet, Recorded
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.workflows.conductor import Question
+from belay_core.workflows.fingerprints import text_digest
+from belay_core.workflows.middleware import GateFacts
+from belay_core.workflows.values import Codec, codec_of
+
+
+class GateCall:
+    """One ``ctx.gate`` call of one play."""
+
+    def __init__(self, play: Play, call: Call, question: Question) -> None:
+        self._play = play
+        self._call = call
+        self._question = question
+        self._codec: Codec[Any] = codec_of(question.subject, question.of)
+        self._asked: StepRecord | None = None
+
+    async def answer(self) -> Any:
+        """The answer, from the records or from waiting for it."""
+        attempts = self._play.records.reach(self._call.key)
+        text = self._codec.encode(self._question.subject)
+        self._play.check(self._call.key, StepKind.GATE, text_digest(text), attempts)
+        if attempts and attempts[-1].state is not StepState.WAITING:
+            return await self._play.give(self._call, self._kept(attempts[-1]))
+        self._asked = attempts[-1] if attempts else None
+        return await self._play.perform(self._call, lambda: self._ask(text), self._withdraw)
+
+    def _kept(self, last: StepRecord) -> Answer:
+        place, at = last.recorded or 0, last.finished_at_ms or last.started_at_ms
+        if last.state is StepState.CANCELLED:
+            return Answer(place, at, error=StepCancelled(last.step))
+        if last.state is StepState.FAILED:
+            return Answer(place, at, error=StepFailed(last.step, *read_failure(last.error)))
+        return Answer(place, at, value=self._decoded(last))
+
+    def _decoded(self, last: StepRecord) -> Any:
+        kept = json.decode(last.outcome or "null")
+        if not isinstance(kept, dict):
+            self._play.send_to_review("undecodable", last.step_key, "the gate's answer is no record of one")
+        by, reason = str(kept.get("by")), kept.get("reason")
+        try:
+            match kept.get("answer"):
+                case "not_needed":
+                    return NotNeeded(self._codec.decode(str(kept["subject"])))
+                case "approved":
+                    approval = self._play.records.approvals[last.step_key]
+                    text = approval.subject if approval.edited is None else approval.edited
+                    edited = approval.edited is not None
+                    return Approved(self._codec.decode(text), by, None if reason is None else str(reason), edited)
+                case "rejected":
+                    return Rejected(by, None if reason is None else str(reason))
+                case _:
+                    return Lapsed()
+        except (ValueRefused, KeyError):
+            detail = "what was decided upon does not fit the gate's subject"
+            self._play.send_to_review("undecodable", last.step_key, detail)
+
+    async def _ask(self, text: str) -> Answer:
+        await self._play.require_unheld(self._call)
+        if self._asked is None:
+            verdict = await self._judged()
+            if verdict is not None:
+                return verdict
+            self._asked = self._begun(text)
+            await self._play.holding.ask(self._asked, self._approval(self._asked, text))
+            self._watch(None)
+        return await self._decided(self._asked)
+
+    async def _judged(self) -> Answer | None:
+        """What ``when`` leads to: a skipped gate, a failed one, or None where somebody has to look."""
+        if self._question.needed is None:
+            return None
+        text, _ = self._codec.round_trip(self._question.subject)
+        begun = self._begun(text)
+        try:
+            if await self._question.needed():
+                return None
+        except Exception as error:  # noqa: BLE001  (whatever an author's condition raises is data)
+            return await self._close(begun, StepState.FAILED, None, failure(error))
+        outcome: dict[str, JsonValue] = {"answer": "not_needed", "subject": text}
+        return await self._close(begun, StepState.SKIPPED, outcome)
+
+    async def _decided(self, asked: StepRecord) -> Answer:
+        """Wait for the decision, and close the gate with it."""
+        while True:
+            approval = self._play.records.approvals[asked.step_key]
+            match approval.decision:
+                case "approved" | "rejected":
+                    return await self._close(asked, StepState.SUCCEEDED, self._verified(approval))
+                case _ if approval.lapse_at_ms is not None and approval.lapse_at_ms <= self._play.services.now():
+                    lapsed = await self._lapse(asked, approval)
+                    if lapsed is not None:
+                        return lapsed
+                case _:
+                    waiting = Waiting("approval", asked.step_key, approval.lapse_at_ms)
+                    await self._play.wait_for(self._call, waiting, approval.lapse_at_ms)
+
+    def _verified(self, approval: ApprovalRecord) -> dict[str, JsonValue]:
+        """The decision as an outcome. What was shown must still be what is stored, byte for byte."""
+        same = text_digest(approval.subject) == approval.subject_digest
+        edit = approval.edited is None or text_digest(approval.edited) == approval.edited_digest
+        if not same or not edit:
+            self._play.send_to_review("undecodable", approval.step_key, "the stored subject is not what was shown")
+        return {"answer": approval.decision, "by": approval.decided_by, "reason": approval.reason}
+
+    async def _lapse(self, asked: StepRecord, approval: ApprovalRecord) -> Answer | None:
+        """Close the gate undecided; None where a decision came first, or the store's clock is not there yet."""
+        outcome: dict[str, JsonValue] = {"answer": "lapsed"}
+        ended = self._ended(asked, StepState.SUCCEEDED, outcome)
+        command = commands.Lapse(self._play.holding.lease, approval.approval_id, ended)
+        answer = await self._play.holding.send(lambda: self._play.services.stores.engine.lapse(command))
+        match answer:
+            case Recorded():
+                self._watch("lapsed")
+                return self._kept(ended)
+            case AlreadyDecided():
+                await self._read_again()
+                return None
+            case NotYet(lapse_at_ms=moment):
+                await self._play.services.until(moment)
+                return None
+            case _:
+                self._play.holding.lose()
+                raise HoldLost
+
+    async def _read_again(self) -> None:
+        run_id = self._play.run.run_id
+        for history in await self._play.services.stores.engine.history(commands.History((run_id,))):
+            self._play.arrived(history)
+
+    async def _close(
+        self, begun: StepRecord, state: StepState, outcome: dict[str, JsonValue] | None, error: str | None = None
+    ) -> Answer:
+        ended = replace(self._ended(begun, state, outcome), error=error)
+        await self._play.holding.record(ended)
+        if outcome is not None:
+            self._watch(str(outcome["answer"]))
+        return self._kept(ended)
+
+    async def _withdraw(self, task: "asyncio.Task[Answer]") -> None:
+        """The author no longer waits: the gate is closed, and the approval can no longer be given."""
+        task.cancel()
+        await asyncio.wait([task])
+        if self._asked is None:
+            return
+        ended = self._ended(self._asked, StepState.CANCELLED, None)
+        command = commands.Withdraw(self._play.holding.lease, ended)
+        await self._play.holding.send(lambda: self._play.services.stores.engine.withdraw(command))
+
+    def _watch(self, answer: str | None) -> None:
+        facts = GateFacts(self._play.run.run_id, self._play.workflow, self._question.gate, self._call.key, answer)
+        self._play.services.watchers.gate(facts)
+
+    def _begun(self, text: str) -> StepRecord:
+        return StepRecord(
+            step_key=self._call.key,
+            attempt=1,
+            step=self._question.gate,
+            kind=StepKind.GATE,
+            state=StepState.WAITING,
+            idempotent=True,
+            started_at_ms=self._play.services.now(),
+            input_digest=text_digest(text),
+        )
+
+    def _approval(self, asked: StepRecord, text: str) -> ApprovalRecord:
+        lapse_after = self._question.lapse_after
+        lapse_at = None if lapse_after is None else asked.started_at_ms + int(lapse_after.total_seconds() * 1000)
+        approval = ApprovalRecord(
+            approval_id=ApprovalId(self._play.services.stores.ids.new()),
+            run_id=self._play.run.run_id,
+            step_key=self._call.key,
+            gate=self._question.gate,
+            subject=text,
+            subject_digest=text_digest(text),
+            asked_at_ms=asked.started_at_ms,
+            lapse_at_ms=lapse_at,
+        )
+        self._play.records.approvals[self._call.key] = approval
+        return approval
+
+    def _ended(self, begun: StepRecord, state: StepState, outcome: dict[str, JsonValue] | None) -> StepRecord:
+        text = None if outcome is None else json.encode(outcome)
+        place = self._play.records.next_place()
+        return replace(begun, state=state, recorded=place, finished_at_ms=self._play.services.now(), outcome=text)

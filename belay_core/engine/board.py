@@ -1,0 +1,220 @@
+"""Who works, who waits, and whose answer is next (kernel 13 and 15).
+
+The author's code sees one answer at a time, in the order in which they were recorded, and the next one only when it
+has done what it does upon the last: so a replay takes the branches the first play took.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from belay_core.moments import Clock, Millis
+from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.scope import Scope
+
+_TURNS = 12
+"""Turns of the event loop after which code that holds several open calls counts as having done what it does."""
+
+
+class Call:
+    """One open ``ctx`` call: it works until it says that it waits."""
+
+    def __init__(self, key: str, scope: Scope, task: "asyncio.Task[Any] | None") -> None:
+        self.key = key
+        self.scope = scope
+        self.task = task
+        """The author's task that awaits the answer."""
+        self.inline = task is scope.task
+        self.waiting: Waiting | None = None
+
+
+class Board:
+    """The open calls and scopes of one play."""
+
+    def __init__(self, clock: Clock, quiet: float) -> None:
+        self.calls: dict[str, Call] = {}
+        self.changed = asyncio.Event()
+        """Set by everything that happens here."""
+        self.moves = 0
+        """Counts everything that happens here."""
+        self._clock = clock
+        self._quiet_ms = quiet * 1000
+        self._busy: dict[Scope, tuple[float, int]] = {}
+        self._turn = 0
+        self._ready: list[tuple[int, str, Millis, asyncio.Future[None]]] = []
+        self._pump: asyncio.Task[None] | None = None
+        self._working = 0
+
+    def open_scope(self, scope: Scope) -> None:
+        """The scope is busy from now on."""
+        self._touch(scope)
+
+    def close_scope(self, scope: Scope) -> None:
+        """The scope's task is about to end."""
+        self._busy.pop(scope, None)
+        self._moved()
+
+    @contextmanager
+    def joined(self, scope: Scope) -> Iterator[None]:
+        """While inside, the scope's task waits for scopes below it and for nothing else."""
+        scope.inline += 1
+        self._busy.pop(scope, None)
+        try:
+            yield
+        finally:
+            scope.inline -= 1
+            self._touch(scope)
+
+    def open(self, key: str, scope: Scope) -> Call:
+        """A call begins to work, awaited by the current task."""
+        call = Call(key, scope, asyncio.current_task())
+        self.calls[key] = call
+        self._working += 1
+        scope.open_calls += 1
+        if call.inline:
+            scope.inline += 1
+            self._busy.pop(scope, None)
+            self._moved()
+        else:
+            self._touch(scope)
+        return call
+
+    def waits(self, call: Call, waiting: Waiting) -> None:
+        """The call waits for something outside of this process, or for a moment."""
+        if call.waiting is None:
+            self._working -= 1
+        call.waiting = waiting
+        self._moved()
+
+    def works(self, call: Call) -> None:
+        """The call works again."""
+        if call.waiting is not None:
+            self._working += 1
+        call.waiting = None
+        self._moved()
+
+    def close(self, call: Call, at: Millis | None = None) -> None:
+        """The call is answered, at this recorded moment, or nobody wants its answer; its scope is busy again."""
+        if self._take(call):
+            self.works(call)
+            self._working -= 1
+            if at is not None:
+                call.scope.now = max(call.scope.now, at)
+            self._touch(call.scope)
+
+    def detach(self, call: Call) -> Callable[[], None]:
+        """Nobody wants the call's answer, but it goes on working: until the returned function is called."""
+        self._take(call)
+        self._touch(call.scope)
+
+        def done() -> None:
+            self._working -= 1
+            self._moved()
+
+        return done
+
+    def _take(self, call: Call) -> bool:
+        if self.calls.pop(call.key, None) is None:
+            return False
+        call.scope.open_calls -= 1
+        call.scope.inline -= call.inline
+        return True
+
+    async def turn(self, call: Call, recorded: int, at: Millis) -> None:
+        """Come back when it is this answer's turn; the call is closed then."""
+        if not self._ready and not self._busy:
+            self.close(call, at)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._ready, (recorded, call.key, at, turn))
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._deliver())
+        await turn
+
+    async def idle(self) -> None:
+        """Come back when no call works, at least one waits, and no scope is busy."""
+        while True:
+            self.changed.clear()
+            if self._working or not self.calls or self._ready:
+                await self.changed.wait()
+            elif not (rest := self._rest()):
+                return
+            else:
+                await self._first(self.changed.wait(), lambda: self._pause(rest))
+
+    def waits_now(self) -> list[Waiting]:
+        """What the open calls wait for."""
+        return [call.waiting for call in self.calls.values() if call.waiting is not None]
+
+    def stop(self) -> None:
+        """Deliver no further answer."""
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _deliver(self) -> None:
+        while self._ready:
+            await self._settled()
+            _, key, at, turn = heapq.heappop(self._ready)
+            if not turn.done():
+                self.close(self.calls[key], at)
+                turn.set_result(None)
+
+    async def _settled(self) -> None:
+        """Come back when every scope has opened its next call, or gives no sign of doing so."""
+        while (left := self._unsettled()) is not None:
+            if left > 0:
+                self.changed.clear()
+                await self._first(self.changed.wait(), lambda: self._clock.sleep(left / 1000))
+            else:
+                await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+                self._turn += 1
+
+    def _unsettled(self) -> float | None:
+        """Milliseconds until the scopes may count as settled: 0 for a turn of the loop, None where they are."""
+        elapsed = self._clock.elapsed()
+        left: float | None = None
+        for scope, (touched, turn) in self._busy.items():
+            if scope.ended:
+                continue
+            if self._turn - turn < _TURNS:
+                return 0
+            silence = self._quiet_ms - (elapsed - touched)
+            if not scope.open_calls and silence > 0:
+                left = max(left or 0, silence)
+        return left
+
+    def _rest(self) -> float:
+        """Seconds until every busy scope has been quiet for long enough; 0 where they have been."""
+        elapsed = self._clock.elapsed()
+        left = [
+            self._quiet_ms - (elapsed - touched) if self._quiet_ms else float(self._turn - turn < _TURNS)
+            for scope, (touched, turn) in self._busy.items()
+            if not scope.ended
+        ]
+        return max(max(left, default=0.0), 0.0) / 1000
+
+    async def _pause(self, seconds: float) -> None:
+        if self._quiet_ms:
+            await self._clock.sleep(seconds)
+            return
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+            self._turn += 1
+
+    async def _first(self, one: Awaitable[object], other: Callable[[], Awaitable[object]]) -> None:
+        tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _touch(self, scope: Scope) -> None:
+        self._busy[scope] = (self._clock.elapsed(), self._turn)
+        self._moved()
+
+    def _moved(self) -> None:
+        self.moves += 1
+        self.changed.set()

@@ -1,0 +1,114 @@
+"""Letting a run go, in one write: settled, parked, sent to review, released (kernel 12, 15, 18 and 21)."""
+
+import asyncio
+from typing import Any
+
+from belay_core import commands
+from belay_core.admission import json
+from belay_core.engine.failures import failure
+from belay_core.engine.holding import Holding, HoldLost
+from belay_core.engine.play import Play, Review
+from belay_core.engine.records import is_orphan
+from belay_core.engine.services import Services
+from belay_core.errors import ValueRefused
+from belay_core.moments import Millis
+from belay_core.outcomes.attempts import RunNotFound
+from belay_core.outcomes.engine import News, ParkOutcome, SettleOutcome
+from belay_core.outcomes.runs import FenceLost
+from belay_core.records.attempt import JsonValue
+from belay_core.records.run import RunStatus, TerminalRunStatus
+from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.definition import Definition
+
+_RANK = ("needs_review", "approval", "timer", "backoff", "released")
+
+
+class Closing:
+    """Each way gives the word for it, or None where there are news and nothing was written."""
+
+    def __init__(self, services: Services, holding: Holding, definition: Definition[Any, Any]) -> None:
+        self._services = services
+        self._holding = holding
+        self._definition = definition
+
+    async def finished(self, play: Play, body: "asyncio.Task[Any]") -> str | None:
+        """The body has ended: settle, unless an attempt is left whose end nobody knows."""
+        unreached = list(play.records.unreached())
+        for each in unreached:
+            play.note("not_reached", each.step_key)
+        orphan = next((each for each in unreached if is_orphan(each)), None)
+        notes = tuple(play.notes)
+        if orphan is not None:
+            review = Review("orphan", orphan.step_key, "it was never reached again, and nobody knows how it ended")
+            return await self.park_for_review(review, notes)
+        try:
+            result = self._definition.result_codec.encode(self._result(play, body))
+        except ValueRefused as refused:
+            return await self._settle(RunStatus.FAILED, notes, error=failure(ValueRefused(f"result: {refused}")))
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (whatever an author raises is data)
+            return await self._settle(RunStatus.FAILED, notes, error=failure(error))
+        return await self._settle(RunStatus.COMPLETED, notes, result=result)
+
+    async def cancelled(self, notes: tuple[str, ...]) -> str | None:
+        """Somebody asked the run to stop, and it has."""
+        return await self._settle(RunStatus.CANCELLED, notes)
+
+    async def parked(self, waits: list[Waiting], notes: tuple[str, ...]) -> str | None:
+        """Nothing can happen until somebody or the clock brings what the open calls wait for."""
+        first = min(waits, key=lambda each: _RANK.index(each.reason))
+        moments = [each.wake_at_ms for each in waits if each.wake_at_ms is not None]
+        waiting = Waiting(first.reason, first.token, min(moments, default=None))
+        request: str | None = None
+        if first.reason == "needs_review":
+            request = Review("orphan", first.token, "nobody knows whether its effect took place").request()
+        return await self._park(
+            commands.Park(self._holding.lease, waiting, request, None, self._holding.seen_ms, notes)
+        )
+
+    async def park_for_review(self, review: Review, notes: tuple[str, ...]) -> str | None:
+        """An operator has to look."""
+        waiting = Waiting("needs_review", review.step_key)
+        seen = self._holding.seen_ms
+        return await self._park(commands.Park(self._holding.lease, waiting, review.request(), None, seen, notes))
+
+    async def released(self, notes: tuple[str, ...]) -> str | None:
+        """This worker leaves; any other may go on at once."""
+        now: Millis = self._services.now()
+        return await self._park(commands.Park(self._holding.lease, Waiting("released"), None, now, None, notes))
+
+    def _result(self, play: Play, body: "asyncio.Task[Any]") -> Any:
+        if play.broken is not None:
+            raise play.broken
+        return body.result()
+
+    async def _settle(
+        self, status: TerminalRunStatus, notes: tuple[str, ...], result: str | None = None, error: str | None = None
+    ) -> str | None:
+        command = commands.Settle(self._holding.lease, status, result, error, self._holding.seen_ms, notes)
+        return self._closed(await self._last(self._services.stores.engine.settle, command), status.value)
+
+    async def _park(self, command: commands.Park) -> str | None:
+        return self._closed(await self._last(self._services.stores.engine.park, command), "suspended")
+
+    async def _last(self, give: Any, command: Any) -> Any:
+        self._holding.ending = True
+        try:
+            return await self._holding.send(lambda: give(command))
+        finally:
+            self._holding.ending = False
+
+    def _closed(self, answer: ParkOutcome | SettleOutcome, word: str) -> str | None:
+        match answer:
+            case News():
+                return None
+            case FenceLost() | RunNotFound():
+                raise HoldLost
+            case _:
+                self._services.stores.wakes.poke(self._holding.lease.run_id)
+                return word
+
+
+def request_facts(text: str | None) -> dict[str, JsonValue]:
+    """What a suspended run's request says, for those who explain it."""
+    value = json.decode(text) if text else None
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,111 @@
+"""The engine's side of a context: keys calls when they are made, works on them once they are awaited."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from belay_core.engine.asking import GateCall
+from belay_core.engine.play import Play, ReviewNeeded
+from belay_core.engine.sleeping import SleepCall
+from belay_core.engine.stepping import StepCall
+from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
+from belay_core.workflows.conductor import Conductor, Question
+from belay_core.workflows.fingerprints import value_digest
+from belay_core.workflows.scope import Scope
+from belay_core.workflows.step import Step
+
+T = TypeVar("T")
+
+
+class PlayConductor(Conductor):
+    """The conductor of one play."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self.steps: dict[str, StepCall] = {}
+        """The steps that are open, by key."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._play.run.run_id
+
+    def step(
+        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: object
+    ) -> Coroutine[Any, Any, Any]:
+        """Key the step now; execute it, or give its record, when awaited."""
+        key = self._key(scope, step.name)
+        digest = None if arguments is None else self._digest(step, arguments)
+        return self._step(scope, key, step, invoke, digest)
+
+    def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
+        """Key the gate now; ask, or give the recorded answer, when awaited."""
+        return self._gate(scope, self._key(scope, question.gate), question)
+
+    def sleep(self, scope: Scope, duration: timedelta) -> Coroutine[Any, Any, None]:
+        """Key the sleep now; begin it when awaited."""
+        return self._sleep(scope, self._key(scope, "sleep"), duration)
+
+    def open_scope(self, parent: Scope, path: str) -> Scope:
+        """A scope that begins where its parent stands."""
+        scope = Scope(self.run_id, path, parent.now)
+        self._play.board.open_scope(scope)
+        return scope
+
+    def close_scope(self, scope: Scope) -> None:
+        """The scope's task is about to end."""
+        self._play.board.close_scope(scope)
+
+    def join(self, scope: Scope) -> AbstractContextManager[None]:
+        """While inside, the scope's own task waits for scopes below it."""
+        return self._play.board.joined(scope)
+
+    async def _step(
+        self, scope: Scope, key: str, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None
+    ) -> Any:
+        self._play.require_open()
+        call = self._play.board.open(key, scope)
+        self.steps[key] = StepCall(self._play, call, step, invoke, digest)
+        try:
+            return await self._reviewed(self.steps[key].answer())
+        finally:
+            self._play.board.close(call)
+
+    async def _gate(self, scope: Scope, key: str, question: Question) -> Any:
+        self._play.require_open()
+        call = self._play.board.open(key, scope)
+        try:
+            return await self._reviewed(GateCall(self._play, call, question).answer())
+        except ValueRefused as refused:
+            raise self._play.break_off(DefinitionError(f"gate {question.gate}: its subject: {refused}")) from None
+        finally:
+            self._play.board.close(call)
+
+    async def _sleep(self, scope: Scope, key: str, duration: timedelta) -> None:
+        self._play.require_open()
+        call = self._play.board.open(key, scope)
+        try:
+            await self._reviewed(SleepCall(self._play, call, duration).answer())
+        finally:
+            self._play.board.close(call)
+
+    async def _reviewed(self, answer: Coroutine[Any, Any, T]) -> T:
+        """Give the answer; a call that has to be reviewed is never answered, and ends when the body is unwound."""
+        try:
+            return await answer
+        except ReviewNeeded:
+            await self._play.never()
+            raise
+
+    def _key(self, scope: Scope, name: str) -> str:
+        try:
+            return scope.key(name)
+        except DefinitionError as error:
+            raise self._play.break_off(error) from None
+
+    def _digest(self, step: Step[..., Any], arguments: object) -> str:
+        try:
+            return value_digest(arguments)
+        except ValueRefused as refused:
+            raise InvalidInput("arguments", f"step {step.name}: {refused}") from None

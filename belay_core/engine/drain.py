@@ -1,0 +1,209 @@
+"""One owner's stretch of work on a run, from acquisition to settling, parking or losing it (kernel 13, 15, 21).
+
+Read ``run`` first: it plays the body, ends the play in one of the ways of ``End``, and closes accordingly.
+"""
+
+import asyncio
+from enum import Enum
+from typing import Any
+
+from belay_core.commands import History, RunHistory
+from belay_core.engine.closing import Closing
+from belay_core.engine.conducting import PlayConductor
+from belay_core.engine.holding import Holding, HoldLost
+from belay_core.engine.play import Play, Review
+from belay_core.engine.services import Services
+from belay_core.engine.unwinding import unwind
+from belay_core.errors import ValueRefused
+from belay_core.limits import TAKEOVERS_WITHOUT_PROGRESS
+from belay_core.records.owner import Lease
+from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.context import Context
+from belay_core.workflows.definition import Definition
+from belay_core.workflows.middleware import DrainFacts
+
+
+class End(Enum):
+    """How a play ended."""
+
+    FINISHED = "finished"
+    IDLE = "idle"
+    CANCELLED = "cancelled"
+    LEFT = "left"
+    REVIEW = "review"
+    LOST = "lost"
+
+
+class Drain:
+    """Works on one run under one lease."""
+
+    def __init__(
+        self,
+        services: Services,
+        lease: Lease,
+        history: RunHistory,
+        definition: Definition[Any, Any],
+        *,
+        readable: bool = True,
+    ) -> None:
+        self.holding = Holding(services, lease, history.run.cancel_requested_at_ms)
+        self._services = services
+        self._history = history
+        self._readable = readable
+        """Whether the history is what is recorded; where it could not be read, the run goes to review."""
+        self._definition = definition
+        self._closing = Closing(services, self.holding, definition)
+        self._leaving = False
+        self._grace_over = False
+
+    async def run(self) -> str:
+        """Work until the run is settled, parked or lost; the word for which of them it was."""
+        run, lease = self._history.run, self.holding.lease
+        facts = DrainFacts(run.run_id, self._definition.name, lease.epoch, lease.owner.host_id, run.trace)
+        outcome = "failure"
+        with self._services.watchers.drain(facts) as close:
+            try:
+                with self._services.stores.wakes.listening(run.run_id, self.holding.signal):
+                    outcome = await self._until_closed()
+            except HoldLost:
+                outcome = "fence_lost"
+            finally:
+                close(outcome)
+        return outcome
+
+    def leave(self) -> None:
+        """Begin nothing new, and let the run go when its running steps have ended."""
+        self._leaving = True
+        self.holding.signal.set()
+
+    def end_grace(self) -> None:
+        """Cut what still runs, and let the run go."""
+        self._grace_over = True
+        self.holding.signal.set()
+
+    async def _until_closed(self) -> str:
+        while True:
+            outcome = await self._once()
+            if outcome is not None:
+                return outcome
+            self._history = await self._read()
+
+    async def _once(self) -> str | None:
+        """Play the body and close; None where there are news, and everything is to be played again."""
+        if self._history.run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:
+            review = Review("poison", None, "its owners died one after the other, and nothing was recorded")
+            return await self._closing.park_for_review(review, ())
+        if self.holding.cancel_requested:
+            return await self._closing.cancelled(())
+        if not self._readable:
+            review = Review("undecodable", None, "what is recorded of it cannot be read")
+            return await self._closing.park_for_review(review, ())
+        play = Play(self._services, self.holding, self._history)
+        body = asyncio.ensure_future(self._body(play, conductor := PlayConductor(play)))
+        play.root.task = body
+        try:
+            end = await self._supervise(play, body)
+            waits = play.board.waits_now()
+            await unwind(play, conductor, body, let_steps_end=end is not End.CANCELLED, cut=self._grace_over)
+        except BaseException:
+            await unwind(play, conductor, body, let_steps_end=False, cut=True)
+            raise
+        return await self._close(end, play, body, waits)
+
+    async def _body(self, play: Play, conductor: PlayConductor) -> Any:
+        """The author's body with its decoded input."""
+        try:
+            given = self._definition.input_codec.decode(self._history.run.input or "null")
+        except ValueRefused as refused:
+            play.review = Review("undecodable", None, f"input: {refused}")
+            self.holding.signal.set()
+            return await play.never()
+        return await self._definition.body(Context(conductor, play.root), given)
+
+    async def _supervise(self, play: Play, body: "asyncio.Task[Any]") -> End:
+        """Watch over a play until it ends."""
+        idle = asyncio.ensure_future(self._idle_for_good(play))
+        try:
+            while True:
+                signal = asyncio.ensure_future(self.holding.signal.wait())
+                try:
+                    await asyncio.wait({body, idle, signal}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    signal.cancel()
+                if (end := self._end(play, body, idle)) is not None:
+                    return end
+                self.holding.signal.clear()
+                play.held = self._leaving
+                await self._look(play)
+        finally:
+            idle.cancel()
+            play.board.stop()
+
+    def _end(self, play: Play, body: "asyncio.Task[Any]", idle: "asyncio.Task[None]") -> End | None:
+        if self.holding.lost:
+            return End.LOST
+        if self.holding.cancel_requested:
+            return End.CANCELLED
+        if play.review is not None:
+            return End.REVIEW
+        if body.done():
+            return End.FINISHED
+        if self._grace_over or (self._leaving and play.held and idle.done()):
+            return End.LEFT
+        return End.IDLE if idle.done() else None
+
+    async def _look(self, play: Play) -> None:
+        """Something was signalled: if it is news, read them; if it is a poke, ask for news first."""
+        if not self.holding.has_news and any(call.waiting for call in play.board.calls.values()):
+            await self.holding.renew()
+        if self.holding.has_news:
+            play.arrived(await self._read())
+
+    async def _idle_for_good(self, play: Play) -> None:
+        """Come back when the run has been idle for as long as it may stay in memory, or at once when leaving."""
+        board, clock = play.board, self._services.stores.clock
+        while True:
+            await board.idle()
+            moves = board.moves
+            linger = 0.0 if self._leaving else self._services.settings.linger
+            if linger:
+                board.changed.clear()
+                waits = [asyncio.ensure_future(board.changed.wait()), asyncio.ensure_future(clock.sleep(linger))]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for each in waits:
+                        each.cancel()
+            if board.moves == moves:
+                return
+
+    async def _close(
+        self, end: End, play: Play, body: "asyncio.Task[Any]", waits: list[Waiting]
+    ) -> str | None:
+        notes = tuple(play.notes)
+        match end:
+            case End.LOST:
+                raise HoldLost
+            case End.CANCELLED:
+                return await self._closing.cancelled(notes)
+            case End.REVIEW if play.review is not None:
+                return await self._closing.park_for_review(play.review, notes)
+            case End.LEFT:
+                return await self._closing.released(notes)
+            case End.FINISHED:
+                return await self._closing.finished(play, body)
+            case _:
+                return await self._closing.parked(waits, notes)
+
+    async def _read(self) -> RunHistory:
+        """Read the run again; what had been news before the reading is seen."""
+        run_id = self.holding.lease.run_id
+        found = await self.holding.send(lambda: self._services.stores.engine.history(History((run_id,))))
+        if not found:
+            self.holding.lose()
+            raise HoldLost
+        self.holding.seen_ms = self.holding.news_ms = found[0].run.ready_at_ms
+        if found[0].run.cancel_requested_at_ms is not None:
+            self.holding.cancel_requested = True
+            self.holding.signal.set()
+        return found[0]

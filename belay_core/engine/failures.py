@@ -1,0 +1,48 @@
+"""Errors as data: what is kept of an exception that an author's code raised."""
+
+import traceback
+
+from belay_core.admission import json
+from belay_core.records.attempt import JsonValue
+
+_MESSAGE = 4_096
+_TRACEBACK = 16_384
+
+
+def failure(error: BaseException) -> str:
+    """Type, message and traceback of an exception as JSON text; always writable, whatever the exception is."""
+    kept: dict[str, JsonValue] = {
+        "type": _storable(type(error).__name__, _MESSAGE),
+        "message": _storable(message_of(error), _MESSAGE),
+        "traceback": _storable(_traceback(error), _TRACEBACK),
+    }
+    return json.encode(kept)
+
+
+def message_of(error: BaseException) -> str:
+    """The exception's own text, or nothing where giving it fails."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (an exception that cannot be shown must not hide that it was raised)
+        return ""
+
+
+def read_failure(text: str | None) -> tuple[str, str]:
+    """Type and message of a stored failure."""
+    value = json.decode(text) if text else None
+    if not isinstance(value, dict):
+        return "Unknown", ""
+    return str(value.get("type", "Unknown")), str(value.get("message", ""))
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error, limit=-20))
+    except Exception:  # noqa: BLE001  (as above)
+        return ""
+
+
+def _storable(text: str, most: int) -> str:
+    """Well-formed text of at most so many characters; what cannot be stored is escaped."""
+    cut = text if len(text) <= most else f"{text[:most]} …"
+    return cut.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,127 @@
+"""Holding a run: the lease, what is known of it, and the writes made under it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, assert_never
+
+from belay_core import commands
+from belay_core.engine.services import Services
+from belay_core.errors import BelayError, EngineStoreError
+from belay_core.moments import Millis
+from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
+from belay_core.outcomes.engine import Recorded, Renewed, RenewOutcome
+from belay_core.outcomes.runs import FenceLost
+from belay_core.records.owner import Lease
+from belay_core.records.step_record import StepRecord
+from belay_core.records.workflow_run import ApprovalRecord
+
+A = TypeVar("A")
+
+_FIRST_WAIT = 0.05
+_LONGEST_WAIT = 1.0
+
+
+class HoldLost(BelayError):
+    """The run is no longer ours: nothing more may be written, and its work is to end."""
+
+
+class Holding:
+    """One lease and its state; ``signal`` is set whenever the drain should look."""
+
+    def __init__(self, services: Services, lease: Lease, cancel_requested_at_ms: Millis | None) -> None:
+        self.lease = lease
+        self.signal = asyncio.Event()
+        self.lost = False
+        self.ending = False
+        """Set while a park or a settle is under way: a renewal that finds the lease gone is no loss then."""
+        self.cancel_requested = cancel_requested_at_ms is not None
+        self.news_ms: Millis | None = None
+        self.seen_ms: Millis | None = None
+        self.confirmed_at = services.stores.clock.elapsed()
+        """The boot-time moment at which the last confirmed sign of life was sent."""
+        self._services = services
+
+    @property
+    def has_news(self) -> bool:
+        """Whether somebody has left something to look at since the history was read."""
+        return self.news_ms is not None and self.news_ms != self.seen_ms
+
+    def lose(self) -> None:
+        """The lease is gone, or can no longer be trusted."""
+        if not self.ending:
+            self.lost = True
+            self.signal.set()
+
+    def renewed(self, sent_at: float, answer: RenewOutcome) -> None:
+        """Take in the answer to a renewal sent at this boot-time moment."""
+        match answer:
+            case Renewed():
+                self._confirm(sent_at, answer)
+            case FenceLost() | RunNotFound():
+                self.lose()
+            case _:
+                assert_never(answer)
+
+    async def renew(self) -> None:
+        """Ask for news, and renew the lease by the way."""
+        sent_at = self._services.stores.clock.elapsed()
+        command = commands.Renew((self.lease,))
+        (answer,) = await self.send(lambda: self._services.stores.engine.renew(command))
+        self.renewed(sent_at, answer)
+
+    async def record(self, *attempts: StepRecord) -> None:
+        """Store attempts. Raises ``HoldLost`` where the lease is gone."""
+        command = commands.Record(self.lease, attempts)
+        sent_at = self._services.stores.clock.elapsed()
+        answer = await self.send(lambda: self._services.stores.engine.record(command))
+        match answer:
+            case Recorded():
+                self._confirm(sent_at, answer)
+            case FenceLost() | RunNotFound() | Conflict():
+                self._fail(answer)
+            case _:
+                assert_never(answer)
+
+    async def ask(self, attempt: StepRecord, approval: ApprovalRecord) -> None:
+        """Open a gate. Raises ``HoldLost`` where the lease is gone."""
+        command = commands.Ask(self.lease, attempt, approval)
+        answer = await self.send(lambda: self._services.stores.engine.ask(command))
+        if not isinstance(answer, (Inserted, ExistingSame)):
+            self._fail(answer)
+
+    async def begin_sleep(self, attempt: StepRecord) -> None:
+        """Begin a sleep. Raises ``HoldLost`` where the lease is gone."""
+        command = commands.Sleep(self.lease, attempt)
+        answer = await self.send(lambda: self._services.stores.engine.sleep(command))
+        if not isinstance(answer, (Inserted, ExistingSame)):
+            self._fail(answer)
+
+    async def send(self, call: Callable[[], Awaitable[A]]) -> A:
+        """Give a command, again and again while the database cannot be reached, as long as the lease may be ours.
+
+        Raises ``HoldLost`` once it may not.
+        """
+        wait = _FIRST_WAIT
+        while not self.lost:
+            try:
+                return await call()
+            except EngineStoreError as error:
+                if error.code != "persistence_failed":
+                    raise
+            await self._services.stores.clock.sleep(wait * (0.5 + self._services.chance.draw() / 2))
+            wait = min(wait * 2, _LONGEST_WAIT)
+        raise HoldLost
+
+    def _confirm(self, sent_at: float, answer: Renewed | Recorded) -> None:
+        self.confirmed_at = max(self.confirmed_at, sent_at)
+        if answer.news_ms is not None and answer.news_ms != self.news_ms:
+            self.news_ms = answer.news_ms
+            self.signal.set()
+        if answer.cancel_requested_at_ms is not None and not self.cancel_requested:
+            self.cancel_requested = True
+            self.signal.set()
+
+    def _fail(self, _answer: Conflict | FenceLost | RunNotFound) -> None:
+        # A conflict under a lease that holds means that records and play disagree; going on could only make it worse.
+        self.lose()
+        raise HoldLost

@@ -1,0 +1,162 @@
+"""A worker's inside: takes runs, has them drained side by side, and leaves in good order (kernel 7 and 21)."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from belay_core import commands
+from belay_core.commands import RunHistory
+from belay_core.engine.drain import Drain
+from belay_core.engine.leasing import LeaseKeeper, keep
+from belay_core.engine.services import Services
+from belay_core.errors import StoreError
+from belay_core.outcomes.engine import Acquired
+from belay_core.ownership.identity import is_gone, this_process
+from belay_core.records.owner import OwnerId
+from belay_core.workflows.definition import Definition
+
+_LOG = logging.getLogger("belay")
+_LONGEST_WAIT = 5.0
+
+
+class Host:
+    """Runs the workflows of one worker."""
+
+    def __init__(self, services: Services, definitions: Mapping[str, Definition[Any, Any]]) -> None:
+        self._services = services
+        self._stores = services.stores
+        self._definitions = definitions
+        self._identity = this_process(services.stores.ids)
+        self._drains: dict[str, Drain] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._looked_for_dead = float("-inf")
+        self.keeper = LeaseKeeper(self._stores, lambda: [each.holding for each in self._drains.values()])
+
+    @property
+    def in_hand(self) -> int:
+        """How many runs this worker has in hand."""
+        return len(self._drains)
+
+    async def work_for_ever(self) -> None:
+        """Take and drain runs until ``leave`` is called."""
+        keeping = asyncio.ensure_future(keep(self.keeper))
+        try:
+            await self._take_until_leaving()
+            await self._let_go()
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    def leave(self) -> None:
+        """Take no further run, and let go of those in hand as soon as their running steps have ended."""
+        self._leaving.set()
+        self._freed.set()
+
+    async def take(self) -> int:
+        """Take what is due, as far as there is room; how many runs were taken."""
+        room = self._services.settings.concurrency - len(self._drains)
+        if room <= 0 or self._leaving.is_set():
+            return 0
+        await self._stores.engine.wake(commands.Wake())
+        owner = self._identity.owner(self._stores.ids)
+        command = commands.Acquire(owner, tuple(self._definitions), room, await self._dead())
+        acquired = await self._stores.engine.acquire(command)
+        for each, history in await self._histories(acquired):
+            self._begin(each, history)
+        return len(acquired)
+
+    async def finish_all(self) -> None:
+        """Come back when no run is in hand any more."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def _take_until_leaving(self) -> None:
+        wait = self._services.settings.poll
+        with self._stores.wakes.listening(None, self._freed):
+            while not self._leaving.is_set():
+                self._freed.clear()
+                try:
+                    await self.take()
+                    wait = self._services.settings.poll
+                except StoreError as error:
+                    _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
+                    wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.chance.draw()))
+                await self._rest(wait)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for a wake-up, for room, or for the next look."""
+        waits = [
+            asyncio.ensure_future(self._freed.wait()),
+            asyncio.ensure_future(self._stores.clock.sleep(seconds)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _let_go(self) -> None:
+        for drain in self._drains.values():
+            drain.leave()
+        over = asyncio.ensure_future(self._stores.clock.sleep(self._services.settings.grace.total_seconds()))
+        done = asyncio.ensure_future(self.finish_all())
+        await asyncio.wait({over, done}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        for drain in self._drains.values():
+            drain.end_grace()
+        await done
+
+    async def _dead(self) -> tuple[OwnerId, ...]:
+        """The owners on this host that are proven gone, looked for once an interval."""
+        now = self._stores.clock.elapsed()
+        if now - self._looked_for_dead < self._stores.lease.interval_ms:
+            return ()
+        self._looked_for_dead = now
+        owners = await self._stores.engine.running_owners(self._identity.host_id)
+        return tuple(owner for owner in owners if is_gone(owner, self._identity))
+
+    async def _histories(self, acquired: tuple[Acquired, ...]) -> list[tuple[Acquired, RunHistory | None]]:
+        """The history of each run taken; None where it cannot be read, which harms none of the others."""
+        if not acquired:
+            return []
+        run_ids = tuple(each.run.run_id for each in acquired)
+        try:
+            read = await self._stores.engine.history(commands.History(run_ids))
+        except StoreError:
+            return [(each, await self._history_alone(each)) for each in acquired]
+        found = {history.run.run_id: history for history in read}
+        return [(each, found.get(each.run.run_id)) for each in acquired]
+
+    async def _history_alone(self, acquired: Acquired) -> RunHistory | None:
+        try:
+            read = await self._stores.engine.history(commands.History((acquired.run.run_id,)))
+        except StoreError:
+            return None
+        return read[0] if read else None
+
+    def _begin(self, acquired: Acquired, history: RunHistory | None) -> None:
+        definition = self._definitions[acquired.run.workflow or ""]
+        readable = history is not None
+        drain = Drain(
+            self._services,
+            acquired.lease,
+            history or RunHistory(acquired.run, (), ()),
+            definition,
+            readable=readable,
+        )
+        self._drains[acquired.run.run_id] = drain
+        task = asyncio.create_task(self._drain(acquired.run.run_id, drain))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drain(self, run_id: str, drain: Drain) -> None:
+        try:
+            await drain.run()
+        except StoreError as error:
+            _LOG.error("a run could not be closed", extra={"run_id": run_id, "code": error.code})
+        finally:
+            del self._drains[run_id]
+            self._freed.set()

@@ -1,0 +1,205 @@
+"""One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from belay_core.admission import json
+from belay_core.commands import RunHistory
+from belay_core.engine.board import Board, Call
+from belay_core.engine.holding import Holding, HoldLost
+from belay_core.engine.records import Records
+from belay_core.engine.services import Services
+from belay_core.errors import BelayError, DefinitionError, StoreError
+from belay_core.moments import Millis
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import StepRecord
+from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.workflows.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gives to the author's code, at its recorded place and moment."""
+
+    recorded: int
+    at_ms: Millis
+    value: Any = None
+    error: BelayError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Why a run cannot go on without an operator: ``diverged``, ``undecodable``, ``poison`` or ``orphan``."""
+
+    why: str
+    step_key: str | None
+    detail: str
+
+    def request(self) -> str:
+        """As the JSON text that is kept with the suspended run."""
+        return json.encode({"kind": "needs_review", "why": self.why, "step": self.step_key, "detail": self.detail})
+
+
+class ReviewNeeded(BelayError):
+    """Ends the engine's own work on a call: the run goes to review."""
+
+
+class Play:
+    """The state of one play."""
+
+    def __init__(self, services: Services, holding: Holding, history: RunHistory) -> None:
+        self.services = services
+        self.holding = holding
+        self.run = history.run
+        self.records = Records(history)
+        self.board = Board(services.stores.clock, services.settings.quiet)
+        self.root = Scope(self.run.run_id, "", self.run.started_at_ms or self.run.created_at_ms)
+        self.board.open_scope(self.root)
+        self.unwinding = False
+        self.held = False
+        """Set while the worker leaves: calls that would begin something new wait for ever."""
+        self.review: Review | None = None
+        self.broken: BelayError | None = None
+        self.notes: list[str] = []
+        self.work: set[asyncio.Task[Any]] = set()
+        """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
+        self.executing: set[asyncio.Future[Any]] = set()
+        """Attempts whose body runs or whose end is being recorded."""
+        self._awaited: dict[str, asyncio.Future[Any]] = {}
+        self._suspects: set[str] = set()
+
+    @property
+    def workflow(self) -> str:
+        """The name of the run's workflow."""
+        return self.run.workflow or ""
+
+    async def perform(
+        self,
+        call: Call,
+        work: Callable[[], Awaitable[Answer]],
+        abandon: Callable[["asyncio.Task[Answer]"], Awaitable[None]],
+    ) -> Any:
+        """Do a call's work in a task of the engine, and give its answer when it is its turn.
+
+        ``abandon`` is told of the task where the author stops waiting for it.
+        """
+        task = asyncio.ensure_future(self._guarded(work))
+        self.work.add(task)
+        task.add_done_callback(self.work.discard)
+        try:
+            answer = await asyncio.shield(task)
+            return await self.give(call, answer)
+        except asyncio.CancelledError:
+            if not self.unwinding:
+                await abandon(task)
+            if self.unwinding or task.done():
+                self.board.close(call)
+            else:
+                done = self.board.detach(call)
+                task.add_done_callback(lambda _task: done())
+            raise
+
+    async def give(self, call: Call, answer: Answer) -> Any:
+        """Hand over an answer when it is its turn."""
+        try:
+            await self.board.turn(call, answer.recorded, answer.at_ms)
+        except asyncio.CancelledError:
+            self.board.close(call)
+            raise
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
+        """Wait for what news bring under the call's key, or until a moment; None where the moment came first."""
+        arrival: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._awaited[call.key] = arrival
+        self.board.waits(call, waiting)
+        tasks: list[asyncio.Future[Any]] = [arrival]
+        if until is not None:
+            tasks.append(asyncio.ensure_future(self.services.until(until)))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._awaited.pop(call.key, None)
+            for task in tasks[1:]:
+                task.cancel()
+        self.board.works(call)
+        return arrival.result() if arrival.done() else None
+
+    def arrived(self, history: RunHistory) -> None:
+        """Tell those who wait what a fresh reading of the run has brought."""
+        for approval in history.approvals:
+            self.records.approvals[approval.step_key] = approval
+            if approval.decision is not None:
+                self._arrive(approval.step_key, approval)
+        for attempt in history.attempts:
+            if attempt.resolved_at_ms is not None:
+                self._arrive(attempt.step_key, attempt)
+
+    def require_open(self) -> None:
+        """Refuse a call while the body is being unwound: it is as if it had been cancelled there."""
+        if self.unwinding:
+            raise asyncio.CancelledError
+
+    async def require_unheld(self, call: Call) -> None:
+        """Wait for ever where the worker leaves: nothing new begins then."""
+        if self.held:
+            self.board.waits(call, Waiting("released", call.key))
+            await self.never()
+
+    async def never(self) -> None:
+        """Wait for the end of the play."""
+        await asyncio.get_running_loop().create_future()
+
+    def send_to_review(self, why: str, step_key: str | None, detail: str) -> NoReturn:
+        """Let the run go to review. Raises ``ReviewNeeded``."""
+        if self.review is None:
+            self.review = Review(why, step_key, detail)
+        self.holding.signal.set()
+        raise ReviewNeeded
+
+    def break_off(self, error: DefinitionError) -> DefinitionError:
+        """Keep an error that fails the run even where the author's code swallows it."""
+        self.broken = self.broken or error
+        return error
+
+    def check(self, key: str, kind: str, digest: str | None, attempts: list[StepRecord]) -> None:
+        """Compare a call with what is recorded under its key (kernel 16). Raises ``ReviewNeeded``."""
+        name = key.rpartition("#")[0]
+        if name in self._suspects:
+            self.send_to_review("diverged", key, "called again after another input was met under this name")
+        if not attempts:
+            return
+        if attempts[-1].kind.value != kind:
+            self.send_to_review("diverged", key, f"recorded as a {attempts[-1].kind.value}, called as a {kind}")
+        known = attempts[-1].input_digest
+        if known is not None and digest is not None and known != digest:
+            if self.records.namesakes(key) > 1:
+                self.send_to_review("diverged", key, "another input under a name that is recorded more than once")
+            self._suspects.add(name)
+            self.note("other_input", key)
+
+    def note(self, what: str, key: str) -> None:
+        """Keep something an operator may want to know; it is written when the run is parked or settled."""
+        facts: dict[str, JsonValue] = {"note": what, "step": key}
+        self.notes.append(json.encode(facts))
+
+    def _arrive(self, key: str, what: ApprovalRecord | StepRecord) -> None:
+        arrival = self._awaited.get(key)
+        if arrival is not None and not arrival.done():
+            arrival.set_result(what)
+
+    async def _guarded(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Do work; where it cannot go on, never answer: whoever ends the play knows why."""
+        try:
+            return await work()
+        except (HoldLost, ReviewNeeded):
+            pass
+        except StoreError as error:
+            self.review = self.review or Review("undecodable", None, error.code)
+            self.holding.signal.set()
+        await self.never()
+        raise HoldLost

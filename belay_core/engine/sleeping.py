@@ -1,0 +1,74 @@
+"""Durable sleeps: the moment is fixed when the sleep begins (kernel 13 and 15)."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from belay_core.admission import json
+from belay_core.engine.board import Call
+from belay_core.engine.play import Answer, Play
+from belay_core.errors import StepCancelled
+from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import Waiting
+
+
+class SleepCall:
+    """One ``ctx.sleep`` call of one play."""
+
+    def __init__(self, play: Play, call: Call, duration: timedelta) -> None:
+        self._play = play
+        self._call = call
+        self._duration = duration
+        self._begun: StepRecord | None = None
+
+    async def answer(self) -> None:
+        """Come back when the sleep is over, or at once where it was over before."""
+        attempts = self._play.records.reach(self._call.key)
+        self._play.check(self._call.key, StepKind.SLEEP, None, attempts)
+        if attempts and attempts[-1].state is not StepState.WAITING:
+            await self._play.give(self._call, self._kept(attempts[-1]))
+            return
+        self._begun = attempts[-1] if attempts else None
+        await self._play.perform(self._call, self._sleep, self._cancel)
+
+    def _kept(self, last: StepRecord) -> Answer:
+        error = StepCancelled(last.step) if last.state is StepState.CANCELLED else None
+        return Answer(last.recorded or 0, last.finished_at_ms or last.started_at_ms, error=error)
+
+    async def _sleep(self) -> Answer:
+        if self._begun is None:
+            await self._play.require_unheld(self._call)
+            self._begun = self._begin()
+            await self._play.holding.begin_sleep(self._begun)
+        facts = json.decode(self._begun.meta)
+        wake_at = facts.get("wake_at") if isinstance(facts, dict) else None
+        if type(wake_at) is not int:
+            self._play.send_to_review("undecodable", self._call.key, "the sleep has no moment to wake at")
+        await self._play.wait_for(self._call, Waiting("timer", self._call.key, wake_at), wake_at)
+        return self._kept(await self._end(self._begun, StepState.SUCCEEDED))
+
+    async def _cancel(self, task: "asyncio.Task[Answer]") -> None:
+        task.cancel()
+        await asyncio.wait([task])
+        if self._begun is not None:
+            await self._end(self._begun, StepState.CANCELLED)
+
+    def _begin(self) -> StepRecord:
+        now = self._play.services.now()
+        wake_at = now + int(self._duration.total_seconds() * 1000)
+        return StepRecord(
+            step_key=self._call.key,
+            attempt=1,
+            step="sleep",
+            kind=StepKind.SLEEP,
+            state=StepState.WAITING,
+            idempotent=True,
+            started_at_ms=now,
+            meta=json.encode({"wake_at": wake_at}),
+        )
+
+    async def _end(self, begun: StepRecord, state: StepState) -> StepRecord:
+        place = self._play.records.next_place()
+        ended = replace(begun, state=state, recorded=place, finished_at_ms=self._play.services.now())
+        await self._play.holding.record(ended)
+        return ended

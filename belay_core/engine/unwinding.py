@@ -1,0 +1,50 @@
+"""Ending a play: the author's code is cancelled while the run is still ours (kernel 15)."""
+
+import asyncio
+from typing import Any
+
+from belay_core.engine.conducting import PlayConductor
+from belay_core.engine.play import Play
+
+_TURNS = 32
+_PATIENCE = 0.1
+
+
+async def unwind(
+    play: Play, conductor: PlayConductor, body: "asyncio.Task[Any]", *, let_steps_end: bool, cut: bool
+) -> None:
+    """Cancel the body and everything that awaits a call, until all of it has ended.
+
+    Steps that are executing run to their end first, and are recorded, unless their run is lost or ``cut`` is set;
+    where their run is being cancelled, only those that leave nothing unknown are stopped.
+    """
+    play.unwinding = True
+    await _end_body(play, body)
+    lost = play.holding.lost or cut
+    for step in conductor.steps.values():
+        if lost or (step.cuttable and not let_steps_end):
+            step.cut()
+    await _end_work(play, wait=not lost)
+
+
+async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
+    awaiting = {call.task for call in play.board.calls.values() if call.task is not None}
+    while pending := [task for task in {body, *awaiting} if not task.done()]:
+        for task in pending:
+            task.cancel()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+        # An author's `finally` may await something that takes time; one that swallows the cancel is asked again.
+        if still := [task for task in pending if not task.done()]:
+            await asyncio.wait(still, timeout=_PATIENCE)
+
+
+async def _end_work(play: Play, *, wait: bool) -> None:
+    """Let executing steps end, and drop what only waits."""
+    while wait and play.executing and not play.holding.lost:
+        await asyncio.wait(list(play.executing), timeout=_PATIENCE)
+    work = list(play.work)
+    for task in work:
+        task.cancel()
+    if work:
+        await asyncio.wait(work)

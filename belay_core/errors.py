@@ -1,0 +1,142 @@
+"""Broken promises. What a caller must plan for is an answer (``outcomes``), never one of these.
+
+::
+
+    BelayError
+    ├─ StoreError(code, method, detail, cause)
+    │  ├─ RunStoreError       invalid_run · not_found_row · constraint · decode_failed · persistence_failed
+    │  ├─ AttemptStoreError   invalid_attempt · constraint · decode_failed · persistence_failed · unknown
+    │  └─ EngineStoreError    constraint · decode_failed · persistence_failed
+    ├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
+    ├─ SchemaMismatch         the database has another schema than this code: migrate first
+    ├─ DriverNotFound         no installed driver opens this kind of URL
+    ├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
+    ├─ InvalidTransitionError an operator's verb does not fit the state of the run
+    ├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
+    ├─ ValueRefused           a value cannot be stored as data
+    ├─ RunNotFoundError       no such run
+    ├─ RunFailed · RunCancelled      how a run ended, raised by ``result``
+    └─ StepFailed · StepCancelled    how a step ended, raised where it was awaited
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+RunStoreCode: TypeAlias = Literal["invalid_run", "not_found_row", "constraint", "decode_failed", "persistence_failed"]
+AttemptStoreCode: TypeAlias = Literal["invalid_attempt", "constraint", "decode_failed", "persistence_failed", "unknown"]
+EngineStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
+DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "unknown"]
+
+
+class BelayError(Exception):
+    """Everything belay raises."""
+
+
+class DatabaseError(BelayError):
+    """What kind of failure the database reported; nothing of its text is kept."""
+
+    def __init__(self, code: DatabaseCode, sqlstate: str | None = None) -> None:
+        super().__init__(code if sqlstate is None else f"{code} ({sqlstate})")
+        self.code: DatabaseCode = code
+        self.sqlstate = sqlstate
+
+
+class StoreError(BelayError):
+    """A store operation that could not keep its promise; ``cause`` holds names and kinds, never values."""
+
+    store = "Store"
+
+    def __init__(self, code: str, method: str, detail: str, cause: Mapping[str, object] | None = None) -> None:
+        super().__init__(f"{code}: {self.store}.{method}: {detail}")
+        self.code = code
+        self.method = method
+        self.detail = detail
+        self.cause = None if cause is None else MappingProxyType(dict(cause))
+
+
+class RunStoreError(StoreError):
+    """A defect met by RunStore."""
+
+    store = "RunStore"
+
+
+class AttemptStoreError(StoreError):
+    """A defect met by AttemptStore."""
+
+    store = "AttemptStore"
+
+
+class EngineStoreError(StoreError):
+    """A defect met by EngineStore."""
+
+    store = "EngineStore"
+
+
+class SchemaMismatch(BelayError):
+    """The database's schema is not the one this code was written for; the message names the command to run."""
+
+
+class DriverNotFound(BelayError):
+    """No installed driver opens URLs of this scheme."""
+
+
+class InvalidInput(BelayError):
+    """A parameter breaks a rule: ``parameter`` names the one, ``rule`` the other."""
+
+    def __init__(self, parameter: str, rule: str) -> None:
+        super().__init__(f"{parameter}: {rule}")
+        self.parameter = parameter
+        self.rule = rule
+
+
+class InvalidTransitionError(BelayError):
+    """What was asked of a run does not fit the state it is in."""
+
+
+class DefinitionError(BelayError):
+    """A workflow is written in a way that cannot be executed durably."""
+
+
+class ValueRefused(BelayError):
+    """A value is no data: it cannot be stored and read back equal."""
+
+
+class RunNotFoundError(BelayError):
+    """There is no run with this id."""
+
+
+class RunFailed(BelayError):
+    """The run failed; ``type`` and ``message`` are those of its error."""
+
+    def __init__(self, run_id: str, error_type: str, message: str) -> None:
+        super().__init__(f"run {run_id} failed: {error_type}: {message}")
+        self.run_id = run_id
+        self.type = error_type
+        self.message = message
+
+
+class RunCancelled(BelayError):
+    """The run was cancelled."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} was cancelled")
+        self.run_id = run_id
+
+
+class StepFailed(BelayError):
+    """A step failed for good; the same fresh and resumed, whatever exception its body raised."""
+
+    def __init__(self, step: str, error_type: str, message: str) -> None:
+        super().__init__(f"step {step} failed: {error_type}: {message}")
+        self.step = step
+        self.type = error_type
+        self.message = message
+
+
+class StepCancelled(BelayError):
+    """A step was cancelled by its author while it ran; raised where a replay awaits it again."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(f"step {step} was cancelled")
+        self.step = step

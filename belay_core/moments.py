@@ -1,0 +1,51 @@
+"""Time: the one place that reads a clock or waits for one."""
+
+import asyncio
+import time
+from abc import abstractmethod
+from typing import Protocol, TypeAlias
+
+Millis: TypeAlias = int
+"""A moment or a span in whole milliseconds; moments count from 1970-01-01T00:00:00Z."""
+
+
+class Clock(Protocol):
+    """Two readings and a wait; stores, engine and context are given one."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """The moment as the store sees it, in milliseconds; stamps and leases are made of it."""
+
+    @abstractmethod
+    def elapsed(self) -> float:
+        """Milliseconds since an arbitrary start, never set back, counting through a suspended machine."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float) -> None:
+        """Come back when this clock has moved on by ``seconds``."""
+
+
+def reading(clock: Clock) -> Millis:
+    """The clock's moment as it is stored and compared: whole milliseconds, rounded down."""
+    return int(clock.now() // 1)
+
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class SystemClock(Clock):
+    """The machine's own clocks."""
+
+    def now(self) -> float:
+        """The machine's wall clock."""
+        return time.time_ns() / 1e6
+
+    def elapsed(self) -> float:
+        """The boot-time clock, or the monotonic one where a platform has no other."""
+        if _BOOTTIME is None:
+            return time.monotonic_ns() / 1e6
+        return time.clock_gettime_ns(_BOOTTIME) / 1e6
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep on the running event loop."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,45 @@
+"""The answers of AttemptStore (specs, run store 7)."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from belay_core.outcomes.runs import FenceLost, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """The attempt is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """An attempt in progress was replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingSame:
+    """The very same attempt stood there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Another attempt stands under this key; it stays as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNotFound:
+    """There is no such run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The attempt has its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The attempt is no longer in progress; its first end stands."""
+
+
+PutResult: TypeAlias = Inserted | Upserted | ExistingSame | Conflict | FenceLost | RunNotFound
+FinishResult: TypeAlias = Finished | FenceLost | NotFound | StateChanged

@@ -1,0 +1,85 @@
+"""The answers of RunStore, and one union per operation (specs, run store 6)."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from belay_core.moments import Millis
+from belay_core.records.run import RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """There is no such run, or no such attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """The caller owns the run now."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyClaimed:
+    """Somebody has reserved the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFresh:
+    """Its owner was heard of within the last thirty seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotChanged:
+    """The run is no longer what the caller read."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRequired:
+    """The owner is stale, and nothing proves that it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The sign of life is stored; a late one never moves the stamp back."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLost:
+    """The run is not running under this owner; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transitioned:
+    """The run has its new status."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFailed:
+    """The run is owned, but cancellation stands otherwise than the guard demands."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The request is stored, made at this moment."""
+
+    requested_at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyRequested:
+    """An earlier request, made at this moment, stands."""
+
+    requested_at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The run is over."""
+
+    status: RunStatus
+
+
+ClaimLoss: TypeAlias = NotFound | AlreadyClaimed | HeartbeatFresh | SnapshotChanged
+ClaimAndOwnOutcome: TypeAlias = Activated | EvidenceRequired | ClaimLoss
+HeartbeatOutcome: TypeAlias = Updated | FenceLost | NotFound
+TransitionOutcome: TypeAlias = Transitioned | FenceLost | NotFound | GuardFailed
+RequestCancelOutcome: TypeAlias = CancelRequested | AlreadyRequested | NotFound | Terminal

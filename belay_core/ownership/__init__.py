@@ -1,0 +1,1 @@
+"""Owners as processes: who this one is, and whether another one is gone."""

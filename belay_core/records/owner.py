@@ -1,0 +1,37 @@
+"""Who works on a run: owners, leases, and evidence that an owner is gone."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerId:
+    """The process that works on a run; all three parts are compared in every fence."""
+
+    host_id: str
+    pid: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Ownership of one run from one acquisition on; every owned command carries it."""
+
+    run_id: RunId
+    owner: OwnerId
+    epoch: int
+
+
+EvidenceKind: TypeAlias = Literal["same-host-pid-dead", "cross-host-unreachable-stale", "lease-expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessEvidence:
+    """The proof that an owner is gone, bound to that owner and to the moment it was gathered."""
+
+    expected_owner: OwnerId
+    checked_at_ms: Millis
+    kind: EvidenceKind

@@ -1,0 +1,79 @@
+"""The run as the contract sees it (specs, run store 1, 2.5 and 6.2)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.records.owner import OwnerId
+
+
+class RunStatus(StrEnum):
+    """The six states of a run; the last three never change."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TerminalRunStatus: TypeAlias = Literal[RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED]
+TERMINAL: frozenset[RunStatus] = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+def is_terminal_run_status(status: RunStatus) -> bool:
+    """Whether a run in this status is over."""
+    return status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """What a caller read of a run; a claim is refused when it has changed since."""
+
+    status: RunStatus
+    owner: OwnerId | None = None
+    heartbeat_at_ms: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOptions:
+    """Where a new run belongs; ``lineage_id`` and ``round_ordinal`` come together or not at all."""
+
+    parent_run_id: RunId | None = None
+    lineage_id: str | None = None
+    round_ordinal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionGuard:
+    """A further condition on a transition: whether cancellation has been requested."""
+
+    cancel_requested: Literal["absent", "present"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as it stands, moments in milliseconds."""
+
+    run_id: RunId
+    status: RunStatus
+    created_at_ms: Millis
+    started_at_ms: Millis | None
+    finished_at_ms: Millis | None
+    owner: OwnerId | None
+    heartbeat_at_ms: Millis | None
+    claim: OwnerId | None
+    claimed_at_ms: Millis | None
+    parent_run_id: RunId | None
+    cancel_requested_at_ms: Millis | None
+    lineage_id: str | None
+    round_ordinal: int | None
+    state_json: str
+
+    @property
+    def snapshot(self) -> RunSnapshot:
+        """The three fields a claim compares."""
+        return RunSnapshot(self.status, self.owner, self.heartbeat_at_ms)

@@ -1,0 +1,68 @@
+"""The attempt as the engine sees it: one execution of one named step, gate or sleep."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from belay_core.moments import Millis
+
+
+class StepKind(StrEnum):
+    """What a ``ctx`` call was."""
+
+    STEP = "step"
+    GATE = "gate"
+    SLEEP = "sleep"
+
+
+class StepState(StrEnum):
+    """Where an attempt stands."""
+
+    RUNNING = "running"
+    """Its body may have begun; written before the body of a step that is not idempotent."""
+    WAITING = "waiting"
+    """A gate or a sleep that has no answer yet."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """A gate that nobody had to look at."""
+    CANCELLED = "cancelled"
+    """Its author no longer wanted it, and it was stopped before its end."""
+    ABANDONED = "abandoned"
+    """Its author no longer wanted it, and it ran to its end."""
+    ORPHANED = "orphaned"
+    """Its owner was gone while it ran; nobody knows whether its effect took place.
+
+    An operator's word is kept beside it (``resolved_by``, ``resolved_at_ms``, and ``resolution`` in ``meta``:
+    ``happened``, with the outcome, or ``retry``); the next owner acts on it.
+    """
+
+
+OPEN: frozenset[StepState] = frozenset({StepState.RUNNING, StepState.WAITING, StepState.ORPHANED})
+"""States a later record replaces; every other one stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One attempt; ``outcome``, ``error`` and ``meta`` are JSON text.
+
+    ``step_key`` is the scope path, the name and the occurrence, unique in its run. ``recorded`` counts the answers
+    of the run in the order they were given, and is None while the attempt is in progress. ``epoch`` is that of the
+    lease it was last written under; writers leave it 0 and the store fills it in.
+    """
+
+    step_key: str
+    attempt: int
+    step: str
+    kind: StepKind
+    state: StepState
+    idempotent: bool
+    started_at_ms: Millis
+    input_digest: str | None = None
+    recorded: int | None = None
+    finished_at_ms: Millis | None = None
+    outcome: str | None = None
+    error: str | None = None
+    meta: str = "{}"
+    epoch: int = 0
+    resolved_by: str | None = None
+    resolved_at_ms: Millis | None = None

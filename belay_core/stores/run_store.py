@@ -1,0 +1,80 @@
+"""RunStore: the runs and their fenced ownership (specs, run store 6), put together from roles."""
+
+from abc import abstractmethod
+from typing import Protocol
+
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.outcomes.runs import ClaimAndOwnOutcome, HeartbeatOutcome, TransitionOutcome
+from belay_core.records.owner import LivenessEvidence, OwnerId
+from belay_core.records.run import CreateOptions, RunRow, RunSnapshot, RunStatus, TransitionGuard
+
+
+class RunReads(Protocol):
+    """What is known of a run."""
+
+    @abstractmethod
+    async def get(self, run_id: RunId) -> RunRow:
+        """The run as it stands (6.2).
+
+        Raises ``RunStoreError``: ``invalid_run``; ``not_found_row`` where there is none; ``decode_failed`` where
+        the row breaks an invariant; ``persistence_failed``.
+        """
+
+
+class Creation(Protocol):
+    """Making runs."""
+
+    @abstractmethod
+    async def create(self, run_id: RunId, state_json: str, options: CreateOptions | None = None) -> None:
+        """Store a pending run whose state is this JSON text, to the byte (6.1).
+
+        Raises ``RunStoreError``: ``invalid_run``; ``constraint`` for a known id, an unknown parent or a taken
+        place in a lineage; ``persistence_failed``. A run made here has no workflow and no worker takes it.
+        """
+
+
+class Claims(Protocol):
+    """Becoming the owner of a run."""
+
+    @abstractmethod
+    async def claim_and_own(
+        self,
+        run_id: RunId,
+        expected: RunSnapshot | RunRow,
+        owner: OwnerId,
+        now_ms: Millis,
+        evidence: LivenessEvidence | None = None,
+    ) -> ClaimAndOwnOutcome:
+        """Own the run at once, if it still is what ``expected`` says (6.8).
+
+        ``now_ms`` is the caller's reading, at most ten seconds ahead of the store's clock; it decides freshness
+        and stamps the heartbeat. A running run is taken only when its heartbeat is over thirty seconds old, and
+        from another owner only with evidence about that owner at exactly ``now_ms``.
+        """
+
+
+class Ownership(Protocol):
+    """What only the owner may do; every answer can be ``FenceLost``."""
+
+    @abstractmethod
+    async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
+        """Store a sign of life (6.12)."""
+
+    @abstractmethod
+    async def transition_owned(
+        self,
+        run_id: RunId,
+        owner: OwnerId,
+        to_status: RunStatus,
+        state_json: str | None = None,
+        guard: TransitionGuard | None = None,
+    ) -> TransitionOutcome:
+        """Move the owned run on; anything but ``running`` lets it go (6.14).
+
+        The guard is judged in the same write as the fence: a cancel request cannot slip in between.
+        """
+
+
+class RunStore(RunReads, Creation, Claims, Ownership, Protocol):
+    """Every operation is one write: it happens wholly, or not at all."""

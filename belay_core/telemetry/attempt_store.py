@@ -1,0 +1,46 @@
+"""The attempt store, watched."""
+
+from typing_extensions import override
+
+from belay_core.outcomes.attempts import FinishResult, PutResult
+from belay_core.records.attempt import Attempt, AttemptId, FinishAttempt
+from belay_core.records.owner import OwnerId
+from belay_core.stores.attempt_store import AttemptStore
+from belay_core.telemetry import names
+from belay_core.telemetry.instruments import Instruments
+from belay_core.telemetry.watch import Watch
+
+
+class ObservedAttemptStore(AttemptStore):
+    """An attempt store that does what the one it is given does, and leaves a span of it."""
+
+    def __init__(self, attempts: AttemptStore, instruments: Instruments) -> None:
+        self._attempts = attempts
+        self._instruments = instruments
+
+    @override
+    async def put(self, attempt: Attempt, owner: OwnerId) -> PutResult:
+        with Watch(self._instruments, names.ATTEMPT_PUT, lambda: _owned(attempt, owner)) as seen:
+            return seen(await self._attempts.put(attempt, owner))
+
+    @override
+    async def get(self, attempt_id: AttemptId | Attempt) -> Attempt | None:
+        with Watch(self._instruments, names.ATTEMPT_GET, lambda: _identity(attempt_id)):
+            return await self._attempts.get(attempt_id)
+
+    @override
+    async def finish(self, finish: FinishAttempt, owner: OwnerId) -> FinishResult:
+        with Watch(self._instruments, names.ATTEMPT_FINISH, lambda: _owned(finish, owner)) as seen:
+            return seen(await self._attempts.finish(finish, owner))
+
+
+def _identity(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | int]:
+    return {
+        names.RUN_ID: attempt.run_id,
+        names.STEP_KEY_DIGEST: attempt.step_key_digest,
+        names.ATTEMPT: attempt.attempt,
+    }
+
+
+def _owned(attempt: Attempt | FinishAttempt, owner: OwnerId) -> dict[str, str | int]:
+    return {**_identity(attempt), names.OWNER_HOST_ID: owner.host_id}

@@ -1,0 +1,125 @@
+"""The spans of workflows: starts, drains, steps and gates, in one trace a run."""
+
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanKind, Tracer, TracerProvider
+from typing_extensions import override
+
+from belay_core.telemetry import carrier, names
+from belay_core.telemetry.current import CurrentSpan, finish, open_span
+from belay_core.telemetry.instruments import tracer
+from belay_core.telemetry.watch import nanoseconds, outcome_of
+from belay_core.workflows.middleware import Close, DrainFacts, GateFacts, Middleware, StartFacts, StepFacts
+
+_ERRORS: Final = frozenset({"failed", "orphaned", names.FAILURE})
+"""The outcomes that are defects; losing a lease or being cancelled is none."""
+
+
+class EngineSpans(Middleware):
+    """Makes one trace a run: its start, its drains over crash and wait, and in them the steps and gates.
+
+    A replayed step leaves nothing, and no span waits for a person: a gate is one short span when it is asked and
+    one when it is answered.
+    """
+
+    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+        self._tracer = tracer(tracer_provider)
+
+    @override
+    @contextmanager
+    def start(self, facts: StartFacts) -> Generator[str | None]:
+        attributes = {names.BELAY_RUN_ID: facts.run_id, names.BELAY_WORKFLOW: facts.workflow}
+        name = f"{names.START} {facts.workflow}"
+        with _Stretch(self._tracer, name, attributes, kind=SpanKind.PRODUCER):
+            yield carrier.written()
+
+    @override
+    def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
+        attributes: dict[str, str | int] = {
+            names.BELAY_RUN_ID: facts.run_id,
+            names.BELAY_WORKFLOW: facts.workflow,
+            names.BELAY_EPOCH: facts.epoch,
+            names.BELAY_HOST_ID: facts.host_id,
+            names.GEN_AI_OPERATION_NAME: names.DRAIN,
+            names.GEN_AI_AGENT_NAME: facts.workflow,
+            names.GEN_AI_WORKFLOW_NAME: facts.workflow,
+            names.GEN_AI_CONVERSATION_ID: facts.run_id,
+            names.OPENINFERENCE_SPAN_KIND: names.OPENINFERENCE_CHAIN,
+        }
+        # Never a child of what happens to be current: a worker that was made inside a span would
+        # hang every run it ever drains below that one.
+        return _Stretch(self._tracer, f"{names.DRAIN} {facts.workflow}", attributes, context=carrier.read(facts.trace))
+
+    @override
+    def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
+        attributes: dict[str, str | int] = {
+            names.BELAY_RUN_ID: facts.run_id,
+            names.BELAY_WORKFLOW: facts.workflow,
+            names.BELAY_STEP_NAME: facts.step,
+            names.BELAY_STEP_KEY: facts.step_key,
+            names.BELAY_STEP_ATTEMPT: facts.attempt,
+            names.BELAY_STEP_IDEMPOTENT: facts.idempotent,
+        }
+        return _Stretch(self._tracer, f"{names.STEP} {facts.step}", attributes)
+
+    @override
+    def gate(self, facts: GateFacts) -> None:
+        moment = nanoseconds()
+        span = self._tracer.start_span(f"{names.GATE} {facts.gate}", start_time=moment)
+        if span.is_recording():
+            attributes = {
+                names.BELAY_RUN_ID: facts.run_id,
+                names.BELAY_WORKFLOW: facts.workflow,
+                names.BELAY_GATE_NAME: facts.gate,
+                names.BELAY_STEP_KEY: facts.step_key,
+            }
+            if facts.answer is not None:
+                attributes[names.BELAY_GATE_ANSWER] = facts.answer
+            finish(span, facts.answer or names.ASKED, attributes=attributes, end_time=moment)
+
+
+class _Stretch:
+    """Round a stretch of work: its span is current inside, and ends with what it was closed with."""
+
+    __slots__ = ("_attributes", "_context", "_kind", "_name", "_outcome", "_span", "_tracer")
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        name: str,
+        attributes: Mapping[str, str | int],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        context: Context | None = None,
+    ) -> None:
+        self._tracer = tracer
+        self._name = name
+        self._attributes = attributes
+        self._kind = kind
+        self._context = context
+        self._outcome: str | None = None
+        self._span: CurrentSpan | None = None
+
+    def __enter__(self) -> Close:
+        self._span = open_span(
+            self._tracer, self._name, context=self._context, kind=self._kind, attributes=self._attributes
+        )
+        return self._close
+
+    def _close(self, outcome: str) -> None:
+        self._outcome = outcome
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._span is None:
+            return
+        outcome = self._outcome
+        if outcome is None or (outcome == names.FAILURE and error is not None):
+            # Whoever was stopped from outside can only say that it failed; the exception knows better.
+            outcome = outcome_of(error)
+        self._span.close(outcome, error=outcome if outcome in _ERRORS else None)

@@ -1,0 +1,88 @@
+"""The worker: executes the runs of its workflows (kernel 21)."""
+
+import asyncio
+import signal
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from belay_core.chance import Chance, SystemChance
+from belay_core.client import Client, observe
+from belay_core.engine.hosting import Host
+from belay_core.engine.services import Services, Watchers
+from belay_core.engine.settings import Settings
+from belay_core.stores.bundle import Stores
+from belay_core.workflows.catalogue import Registrable, catalogue
+from belay_core.workflows.middleware import Middleware
+
+_DEFAULT = Settings()
+
+
+class Worker:
+    """Executes runs of the workflows it is given, from entering it until leaving it.
+
+    ``concurrency`` runs are in hand at once. Leaving takes no further run, lets running steps end within ``grace``
+    while their leases are renewed, and releases the runs to whoever is there. With ``background=False`` it does
+    nothing by itself: a test takes and drains runs by hand (``belay_testing.drain``).
+    """
+
+    def __init__(  # noqa: PLR0913  (each is a setting of its own, given by name)
+        self,
+        stores: Stores,
+        definitions: Iterable[Registrable[Any, Any]],
+        *,
+        concurrency: int = _DEFAULT.concurrency,
+        grace: timedelta = _DEFAULT.grace,
+        poll: float = _DEFAULT.poll,
+        threads: int = _DEFAULT.threads,
+        telemetry: bool = True,
+        middleware: Sequence[Middleware] = (),
+        chance: Chance | None = None,
+        background: bool = True,
+    ) -> None:
+        patience = {} if background else {"linger": 0.0, "quiet": 0.0}
+        settings = Settings(concurrency=concurrency, grace=grace, poll=poll, threads=threads, **patience)
+        watched, watchers = observe(stores, telemetry=telemetry, middleware=middleware)
+        self.client = Client(stores, telemetry=telemetry, middleware=middleware)
+        """A client over the same stores, for this process; it has no approver."""
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="belay-step")
+        services = Services(watched, settings, chance or SystemChance(), self._pool, Watchers(watchers))
+        self.host = Host(services, catalogue(definitions))
+        self._background = background
+        self._working: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._background:
+            self._working = asyncio.create_task(self.host.work_for_ever())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Let go of every run in hand; the worker takes none any more."""
+        self.host.leave()
+        try:
+            if self._working is not None:
+                await self._working
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT, then leave in good order."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop.set)
+                stack.callback(loop.remove_signal_handler, number)
+            await stack.enter_async_context(self)
+            stopped = asyncio.ensure_future(stop.wait())
+            stack.callback(stopped.cancel)
+            assert self._working is not None, "a worker without background cannot run by itself"  # noqa: S101
+            await asyncio.wait({stopped, self._working}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,1 @@
+"""What authors touch: steps, gates, workflows, and the context a body is given."""

@@ -1,0 +1,92 @@
+"""Running branches side by side, each in a scope and a task of its own (kernel 14)."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from belay_core.errors import DefinitionError
+from belay_core.workflows.conductor import Conductor
+from belay_core.workflows.scope import Scope
+
+if TYPE_CHECKING:
+    from belay_core.workflows.context import Context
+
+
+def takes_context(body: Callable[..., Any]) -> bool:
+    """Whether a body takes ``(ctx, item)`` rather than ``(item)``, told by how many arguments it needs.
+
+    Raises ``DefinitionError`` for any other number.
+    """
+    try:
+        parameters = inspect.signature(body).parameters.values()
+    except (TypeError, ValueError):
+        raise DefinitionError("map: the signature of its body cannot be read") from None
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    needed = sum(1 for each in parameters if each.kind in positional and each.default is inspect.Parameter.empty)
+    if needed not in {1, 2}:
+        raise DefinitionError("map: its body takes an item, or a context and an item")
+    return needed == 2  # noqa: PLR2004  (context and item)
+
+
+class Branches:
+    """Bodies to run side by side below one scope, under ``path[0]``, ``path[1]`` and so on."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        parent: Scope,
+        path: str,
+        bodies: "Sequence[Callable[[Context], Awaitable[Any]]]",
+    ) -> None:
+        self._conductor = conductor
+        self._parent = parent
+        self._path = path
+        self._bodies = bodies
+        self._waiting: Iterator[int] = iter(range(len(bodies)))
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+
+    async def run(self, make_context: "Callable[[Scope], Context]", limit: int | None) -> list[Any]:
+        """Run each body, at most ``limit`` at once, until every one has ended; give their results in order.
+
+        Then the error of the lowest index is raised. A cancellation is passed on to every branch, and raised when
+        all of them have ended.
+        """
+        for _ in range(min(limit or len(self._bodies), len(self._bodies))):
+            self._launch(make_context)
+        with self._conductor.join(self._parent):
+            await self._all_ended()
+        return [self._tasks[index].result() for index in range(len(self._bodies))]
+
+    def _launch(self, make_context: "Callable[[Scope], Context]") -> None:
+        index = next(self._waiting, None)
+        if index is None:
+            return
+        scope = self._conductor.open_scope(self._parent, f"{self._path}[{index}]/")
+        task = asyncio.ensure_future(self._one(scope, index, make_context))
+        scope.task = task
+        self._tasks[index] = task
+
+    async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> Any:
+        try:
+            return await self._bodies[index](make_context(scope))
+        finally:
+            # The next branch opens its scope before this one closes, so the run never looks settled in between.
+            self._launch(make_context)
+            self._conductor.close_scope(scope)
+
+    async def _all_ended(self) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        while running := [task for task in self._tasks.values() if not task.done()]:
+            try:
+                await asyncio.wait(running)
+            except asyncio.CancelledError as request:
+                cancelled = request
+                self._waiting = iter(())
+                for task in running:
+                    task.cancel()
+        for task in self._tasks.values():
+            if not task.cancelled():
+                task.exception()  # seen, so that the loop does not report those that are not raised
+        if cancelled is not None:
+            raise cancelled

@@ -1,0 +1,57 @@
+"""What a context asks of the engine behind it."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from belay_core.workflows.scope import Scope
+from belay_core.workflows.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a gate is about to ask: ``needed`` is false where nobody has to look."""
+
+    gate: str
+    subject: object
+    of: Any
+    lapse_after: timedelta | None
+    needed: Callable[[], Awaitable[bool]] | None
+
+
+class Conductor(Protocol):
+    """One drain of one run; every call is keyed when it is made, and works once it is awaited."""
+
+    @property
+    @abstractmethod
+    def run_id(self) -> str:
+        """The id of the run."""
+
+    @abstractmethod
+    def step(
+        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: object
+    ) -> Coroutine[Any, Any, Any]:
+        """A step: ``invoke`` calls its function, given the step key; ``arguments`` are its input."""
+
+    @abstractmethod
+    def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
+        """A gate."""
+
+    @abstractmethod
+    def sleep(self, scope: Scope, duration: timedelta) -> Coroutine[Any, Any, None]:
+        """A durable sleep."""
+
+    @abstractmethod
+    def open_scope(self, parent: Scope, path: str) -> Scope:
+        """A scope below another, busy from now on until its task ends; the first task to call owns it."""
+
+    @abstractmethod
+    def close_scope(self, scope: Scope) -> None:
+        """The scope's task is about to end."""
+
+    @abstractmethod
+    def join(self, scope: Scope) -> AbstractContextManager[None]:
+        """While inside, the scope's own task does nothing but wait for scopes below it."""

@@ -1,0 +1,200 @@
+"""The context a workflow's body is given: everything durable goes through it (kernel 13 to 19)."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from belay_core.errors import DefinitionError, InvalidInput
+from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.workflows.branches import Branches, takes_context
+from belay_core.workflows.conductor import Conductor, Question
+from belay_core.workflows.names import admitted_name
+from belay_core.workflows.scope import Scope
+from belay_core.workflows.step import Step, as_step
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741  (an item)
+
+
+class Context:
+    """Durable calls of one scope of one run.
+
+    A call gets its key when it is made, not when it is awaited, so ``asyncio.create_task(ctx.step(f, x))`` and
+    ``asyncio.gather`` over calls are as good as a plain ``await``. A context belongs to one task.
+    """
+
+    def __init__(self, conductor: Conductor, scope: Scope) -> None:
+        self._conductor = conductor
+        self._scope = scope
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._conductor.run_id
+
+    def now(self) -> datetime:
+        """The moment at which the scope's last answer was recorded, in UTC: the same on every replay."""
+        return datetime.fromtimestamp(self._scope.now / 1000, UTC)
+
+    @property
+    def random(self) -> random.Random:
+        """A generator that draws the same numbers on every replay."""
+        return self._scope.random
+
+    @overload
+    def step(self, fn: Step[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def step(
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+    def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Execute a step once and keep its result; a replay gives the kept result.
+
+        The arguments and the result are data. Raises ``StepFailed`` once its tries are used up, the same fresh and
+        resumed.
+        """
+        step = as_step(fn)
+        return self._conductor.step(self._scope, step, lambda _key: step.fn(*args, **kwargs), [list(args), kwargs])
+
+    def keyed_step(self, step: Step[..., R], invoke: Callable[[str], Any]) -> Coroutine[Any, Any, R]:
+        """A step of the class form, whose function is told its key and has no arguments of its own."""
+        return self._conductor.step(self._scope, step, invoke, None)
+
+    @overload
+    def gate(self, name: str, *, subject: S, of: Any = ...) -> Coroutine[Any, Any, Approved[S] | Rejected]: ...
+    @overload
+    def gate(
+        self, name: str, *, subject: S, of: Any = ..., lapse_after: timedelta
+    ) -> Coroutine[Any, Any, Approved[S] | Rejected | Lapsed]: ...
+    @overload
+    def gate(
+        self, name: str, *, subject: S, of: Any = ..., when: Callable[[S], bool]
+    ) -> Coroutine[Any, Any, Approved[S] | Rejected | NotNeeded[S]]: ...
+    @overload
+    def gate(
+        self, name: str, *, subject: S, of: Any = ..., lapse_after: timedelta, when: Callable[[S], bool]
+    ) -> Coroutine[Any, Any, Approved[S] | Rejected | Lapsed | NotNeeded[S]]: ...
+    def gate(
+        self,
+        name: str,
+        *,
+        subject: Any,
+        of: Any = None,
+        lapse_after: timedelta | None = None,
+        when: Callable[[Any], bool] | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask a person, and wait for the answer however long it takes.
+
+        ``subject`` is what is shown and decided upon; go on with the subject of the answer, which the approver may
+        have changed. ``lapse_after`` bounds the wait. ``when`` is judged once, and where it says no nobody is asked.
+        """
+        admitted_name("name", name, key_part=True)
+        if lapse_after is not None and (not isinstance(lapse_after, timedelta) or lapse_after <= timedelta(0)):
+            raise InvalidInput("lapse_after", "must be a positive timedelta")
+        if when is not None and not callable(when):
+            raise DefinitionError("when: must be something that can be called with the subject")
+        needed = None if when is None else _judging(when, subject)
+        return self._conductor.gate(self._scope, Question(name, subject, of, lapse_after, needed))
+
+    def sleep(self, duration: timedelta) -> Coroutine[Any, Any, None]:
+        """Wait for a stretch of time that crashes and restarts do not lengthen."""
+        if not isinstance(duration, timedelta) or duration < timedelta(0):
+            raise InvalidInput("duration", "must be a timedelta that is not negative")
+        return self._conductor.sleep(self._scope, duration)
+
+    @overload
+    def map(
+        self,
+        body: "Callable[[Context, I], Coroutine[Any, Any, R]]",
+        items: Iterable[I],
+        /,
+        *,
+        limit: int | None = None,
+        name: str | None = None,
+    ) -> Coroutine[Any, Any, list[R]]: ...
+    @overload
+    def map(
+        self,
+        body: Step[[I], R] | Callable[[I], Coroutine[Any, Any, R]],
+        items: Iterable[I],
+        /,
+        *,
+        limit: int | None = None,
+        name: str | None = None,
+    ) -> Coroutine[Any, Any, list[R]]: ...
+    @overload
+    def map(
+        self, body: Callable[[I], R], items: Iterable[I], /, *, limit: int | None = None, name: str | None = None
+    ) -> Coroutine[Any, Any, list[R]]: ...
+    def map(
+        self, body: Any, items: Iterable[Any], /, *, limit: int | None = None, name: str | None = None
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """Do one thing to many items side by side, at most ``limit`` at once; results in the order of the items.
+
+        ``body`` is a step of one argument, or a function ``(ctx, item)`` whose context is the item's own. Every
+        branch ends; then the error of the lowest item is raised.
+        """
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidInput("limit", "must be a whole number of at least 1")
+        own_context = not isinstance(body, Step) and takes_context(body)
+        label = body if own_context else as_step(body).name
+        branches = [
+            (lambda ctx, item=item: body(ctx, item)) if own_context else (lambda ctx, item=item: ctx.step(body, item))
+            for item in items
+        ]
+        return self._branches(_label(name, label), branches).run(self._below, limit)
+
+    @overload
+    def gather(self, first: "Callable[[Context], Awaitable[R]]", /) -> Coroutine[Any, Any, tuple[R]]: ...
+    @overload
+    def gather(
+        self, first: "Callable[[Context], Awaitable[R]]", second: "Callable[[Context], Awaitable[S]]", /
+    ) -> Coroutine[Any, Any, tuple[R, S]]: ...
+    @overload
+    def gather(
+        self,
+        first: "Callable[[Context], Awaitable[R]]",
+        second: "Callable[[Context], Awaitable[S]]",
+        third: "Callable[[Context], Awaitable[I]]",
+        /,
+    ) -> Coroutine[Any, Any, tuple[R, S, I]]: ...
+    @overload
+    def gather(self, *bodies: "Callable[[Context], Awaitable[R]]") -> Coroutine[Any, Any, tuple[R, ...]]: ...
+    def gather(self, *bodies: Any) -> Coroutine[Any, Any, tuple[Any, ...]]:
+        """Run bodies side by side, each with a context of its own, and give their results in order."""
+        return _as_tuple(self._branches("gather", bodies).run(self._below, None))
+
+    def branch(self, name: str) -> "Context":
+        """A context for a task of your own; the first task that calls through it owns it."""
+        path = self._scope.key(admitted_name("name", name, key_part=True))
+        return Context(self._conductor, self._conductor.open_scope(self._scope, f"{path}/"))
+
+    def _branches(self, name: str, bodies: Sequence[Callable[["Context"], Awaitable[Any]]]) -> Branches:
+        return Branches(self._conductor, self._scope, self._scope.key(name), bodies)
+
+    def _below(self, scope: Scope) -> "Context":
+        return Context(self._conductor, scope)
+
+
+async def _as_tuple(branches: Coroutine[Any, Any, list[Any]]) -> tuple[Any, ...]:
+    return tuple(await branches)
+
+
+def _judging(when: Callable[[Any], Any], subject: object) -> Callable[[], Awaitable[bool]]:
+    async def needed() -> bool:
+        verdict = when(subject)
+        return bool(await verdict if asyncio.iscoroutine(verdict) else verdict)
+
+    return needed
+
+
+def _label(name: str | None, fallback: Any) -> str:
+    if name is not None:
+        return admitted_name("name", name, key_part=True)
+    return admitted_name("name", fallback if isinstance(fallback, str) else fallback.__name__, key_part=True)

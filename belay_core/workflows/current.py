@@ -1,0 +1,27 @@
+"""What a step's function may know of the step it runs as, in threads too."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from belay_core.errors import DefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentStep:
+    """The step that is executing: ``key`` is the same on every attempt, for receivers that deduplicate."""
+
+    run_id: str
+    name: str
+    key: str
+    attempt: int
+
+
+CURRENT: ContextVar[CurrentStep | None] = ContextVar("belay_current_step", default=None)
+
+
+def current_step() -> CurrentStep:
+    """The step this code runs in. Raises ``DefinitionError`` outside of one."""
+    found = CURRENT.get()
+    if found is None:
+        raise DefinitionError("current_step() is for code that runs inside a step")
+    return found

@@ -1,0 +1,68 @@
+"""What a workflow is to the engine, whichever form its author chose."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from types import NoneType
+from typing import Any, Generic, TypeVar
+
+from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
+from belay_core.workflows.context import Context
+from belay_core.workflows.values import Codec, codec_for
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Definition(ABC, Generic[In, Out]):
+    """A named workflow: one typed input, one typed result, and a body."""
+
+    name: str
+    version: str
+    """The structural fingerprint: it changes with the input's fields and the declared steps, not with bodies."""
+
+    @property
+    @abstractmethod
+    def input_codec(self) -> Codec[In]:
+        """How inputs are stored."""
+
+    @property
+    @abstractmethod
+    def result_codec(self) -> Codec[Out]:
+        """How results are stored."""
+
+    @abstractmethod
+    async def body(self, ctx: Context, given: In) -> Out:
+        """Execute the workflow from its first line."""
+
+    def encode_input(self, given: In) -> str:
+        """The stored text of an input. Raises ``InvalidInput``, which names the workflow, never the value."""
+        try:
+            return self.input_codec.encode(given)
+        except ValueRefused as refused:
+            raise InvalidInput("input", f"workflow {self.name}: {refused}") from None
+
+
+def fingerprint(given: Any, steps: Sequence[tuple[str, str | None]]) -> str:
+    """SHA-256 over the input's field names and the declared steps' names and kinds, in order."""
+    parts = [input_fields(given), [list(pair) for pair in steps]]
+    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+def input_fields(given: Any) -> list[str]:
+    """The names of an input type's fields; a scalar has none."""
+    if given in (None, NoneType):
+        return []
+    if is_dataclass(given):
+        return [field.name for field in fields(given)]
+    found = getattr(given, "model_fields", None) or getattr(given, "__annotations__", None)
+    return list(found) if isinstance(found, dict) else []
+
+
+def checked_codec(workflow: str, what: str, annotation: Any) -> Codec[Any]:
+    """The codec of a workflow's input or result. Raises ``DefinitionError`` where its type is no data."""
+    if isinstance(annotation, TypeVar):
+        raise DefinitionError(f"workflow {workflow}: its {what} needs a concrete type")
+    return codec_for(annotation)

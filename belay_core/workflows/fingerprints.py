@@ -1,0 +1,53 @@
+"""Digests that agree for equal values; what is hashed here is never stored (kernel 9)."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from belay_core.errors import ValueRefused
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 over the UTF-8 of a stored text, in lower-case hex; decisions are bound to it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def value_digest(value: object) -> str:
+    """SHA-256 of a value's sorted form: equal data, equal digest, in every process.
+
+    Raises ``ValueRefused`` where the value is no data.
+    """
+    return text_digest(json.dumps(_sorted_form(value), sort_keys=True, separators=(",", ":")))
+
+
+def _sorted_form(value: object) -> Any:
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {json.dumps(_sorted_form(key), sort_keys=True): _sorted_form(item) for key, item in value.items()}
+    if isinstance(value, AbstractSet):
+        return sorted(json.dumps(_sorted_form(item), sort_keys=True) for item in value)
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return [_sorted_form(item) for item in value]
+    return _sorted_object(value)
+
+
+def _sorted_object(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _sorted_form(getattr(value, field.name)) for field in fields(value)}
+    model_fields = getattr(type(value), "model_fields", None)
+    if isinstance(model_fields, dict):
+        return {name: _sorted_form(getattr(value, name)) for name in model_fields}
+    return _leaf(value)
+
+
+def _leaf(value: object) -> Any:
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
+    except (PydanticSerializationError, ValueError):
+        raise ValueRefused(f"a value of type {type(value).__name__} is no data") from None

@@ -1,0 +1,113 @@
+"""Gates of the class form: a method that gives the subject, and the rules of asking."""
+
+import functools
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, get_type_hints, overload
+
+from belay_core.errors import DefinitionError
+from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.workflows.names import admitted_name
+from belay_core.workflows.values import Untyped
+
+P = ParamSpec("P")
+S = TypeVar("S")
+A = TypeVar("A")
+
+GateAnswer: TypeAlias = Approved[S] | NotNeeded[S]
+"""What a later step may meet: a rejection or a lapse has failed the run."""
+AnyGateAnswer: TypeAlias = Approved[S] | NotNeeded[S] | Rejected | Lapsed
+"""The same under ``on_reject="continue"``."""
+
+
+class Gate(Generic[P, A]):
+    """A step without a body of its own: it asks whether a person must look, and waits if so."""
+
+    def __init__(
+        self,
+        fn: Callable[P, object],
+        *,
+        when: Callable[[Any], bool] | None = None,
+        lapse_after: timedelta | None = None,
+        on_reject: Literal["fail", "continue"] = "fail",
+        name: str | None = None,
+        options: dict[str, object] | None = None,
+    ) -> None:
+        if when is not None and not callable(when):
+            raise DefinitionError("when: must be something that can be called with the subject")
+        if on_reject not in {"fail", "continue"}:
+            raise DefinitionError('on_reject: must be "fail" or "continue"')
+        if options and "kind" in options:
+            raise DefinitionError("kind: a gate's kind is always gate")
+        self.fn: Callable[P, Any] = fn
+        self.name = admitted_name("name", getattr(fn, "__name__", "") if name is None else name, key_part=True)
+        self.when = when
+        self.lapse_after = lapse_after
+        self.on_reject = on_reject
+        self.kind = "gate"
+        self.options = dict(options or {})
+
+    @property
+    def subject_annotation(self) -> Any:
+        """What the method says it gives, or None where it does not say."""
+        found = get_type_hints(self.fn, include_extras=True).get("return", Untyped)
+        return None if found is Untyped else found
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self.attribute = name
+
+    def __get__(self, _instance: object, _owner: type | None = None) -> Self:
+        return self
+
+
+class GateDecorator(Protocol):
+    """Turns a method into a gate that fails the run where it is not approved."""
+
+    def __call__(self, fn: Callable[P, S], /) -> Gate[P, GateAnswer[S]]:
+        """The method as a gate."""
+        ...
+
+
+class ContinuingGateDecorator(Protocol):
+    """Turns a method into a gate after which the run goes on whatever the answer."""
+
+    def __call__(self, fn: Callable[P, S], /) -> Gate[P, AnyGateAnswer[S]]:
+        """The method as a gate."""
+        ...
+
+
+@overload
+def gate(fn: Callable[P, S], /) -> Gate[P, GateAnswer[S]]: ...
+@overload
+def gate(
+    *,
+    when: Callable[[Any], bool] | None = None,
+    lapse_after: timedelta | None = None,
+    on_reject: Literal["fail"] = "fail",
+    name: str | None = None,
+    **options: object,
+) -> GateDecorator: ...
+@overload
+def gate(
+    *,
+    when: Callable[[Any], bool] | None = None,
+    lapse_after: timedelta | None = None,
+    on_reject: Literal["continue"],
+    name: str | None = None,
+    **options: object,
+) -> ContinuingGateDecorator: ...
+def gate(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
+    """Declare a gate: the method gives the subject, ``when`` says whether anybody must look (everybody by default).
+
+    A rejection or a lapse fails the run, unless ``on_reject="continue"``.
+    """
+    known = {"when", "lapse_after", "on_reject", "name"}
+    given = {key: value for key, value in rules.items() if key in known}
+    given["options"] = {key: value for key, value in rules.items() if key not in known}
+    if fn is not None:
+        return Gate(fn, **given)
+    return functools.partial(_declared, given)
+
+
+def _declared(rules: dict[str, Any], fn: Callable[..., Any]) -> Gate[..., Any]:
+    return Gate(fn, **rules)

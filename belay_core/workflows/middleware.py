@@ -1,0 +1,70 @@
+"""How something may watch the engine work without the engine knowing what it is (telemetry does)."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Close: TypeAlias = Callable[[str], None]
+"""Says how the watched stretch ended: ``completed``, ``failed``, ``suspended``, ``succeeded``, ``fence_lost`` …"""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFacts:
+    """A run about to be stored."""
+
+    run_id: str
+    workflow: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainFacts:
+    """One owner's stretch of work on a run; ``trace`` is the text ``Middleware.start`` gave for it."""
+
+    run_id: str
+    workflow: str
+    epoch: int
+    host_id: str
+    trace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """One attempt of a step, about to execute; a replayed step is none."""
+
+    run_id: str
+    workflow: str
+    step: str
+    step_key: str
+    attempt: int
+    idempotent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GateFacts:
+    """A gate that was asked, or that was answered (``answer``: approved, rejected, lapsed, not_needed)."""
+
+    run_id: str
+    workflow: str
+    gate: str
+    step_key: str
+    answer: str | None = None
+
+
+class Middleware(Protocol):
+    """Wrapped round what the engine and the client do; the outermost is the first of the list.
+
+    A context manager of this protocol never changes what happens inside it.
+    """
+
+    def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
+        """Round the storing of a run; gives the text to keep with it, from which later stretches go on."""
+
+    def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
+        """Round one owner's work on a run."""
+
+    def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
+        """Round one attempt of a step; current in the step's own context, in threads too."""
+
+    def gate(self, facts: GateFacts) -> None:
+        """A gate was asked or answered, once, and not again on a replay."""

@@ -1,0 +1,22 @@
+"""Rules for the names authors give: workflows, steps, gates, scopes, idempotency keys."""
+
+from belay_core import limits
+from belay_core.errors import InvalidInput
+
+
+def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> str:
+    """The name, if it is well-formed text of 1 to 512 bytes; part of a key, it holds none of ``/ # [ ]``.
+
+    Raises ``InvalidInput`` naming the parameter and the rule.
+    """
+    if type(value) is not str:
+        raise InvalidInput(parameter, "must be text")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(parameter, "must be well-formed text") from None
+    if not 1 <= size <= limits.MAXIMUM_NAME_BYTES or "\x00" in value:
+        raise InvalidInput(parameter, f"must be 1 to {limits.MAXIMUM_NAME_BYTES} bytes of UTF-8 without NUL")
+    if key_part and any(sign in value for sign in "/#[]"):
+        raise InvalidInput(parameter, "must not contain / # [ or ]")
+    return value

@@ -1,0 +1,60 @@
+"""Scopes: where the calls of a run are counted, so that a call has the same key on every replay (kernel 14)."""
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+from belay_core.chance import seeded
+from belay_core.errors import DefinitionError
+from belay_core.moments import Millis
+
+
+class Scope:
+    """One task's stretch of a workflow: the body itself, an item of a map, a branch."""
+
+    def __init__(self, run_id: str, path: str, began_at: Millis, task: "asyncio.Task[Any] | None" = None) -> None:
+        self.path = path
+        self.now: Millis = began_at
+        """The moment at which the scope's last answer was recorded, or at which the scope began."""
+        self.task = task
+        """The task the scope belongs to: the first one that calls."""
+        self.open_calls = 0
+        self.inline = 0
+        """How many open calls and joins the scope's own task waits for, directly."""
+        self._run_id = run_id
+        self._counts: Counter[str] = Counter()
+        self._random: random.Random | None = None
+
+    def key(self, name: str) -> str:
+        """The key of the next call of this name: path, name, and its count within the scope."""
+        self.require_own_task()
+        self._counts[name] += 1
+        return f"{self.path}{name}#{self._counts[name]}"
+
+    def called(self, name: str) -> int:
+        """How often this name was called in this scope so far."""
+        return self._counts[name]
+
+    @property
+    def random(self) -> random.Random:
+        """A generator seeded by run and scope: a replay draws the same numbers."""
+        self.require_own_task()
+        if self._random is None:
+            self._random = seeded(f"{self._run_id}/{self.path}")
+        return self._random
+
+    def require_own_task(self) -> None:
+        """Raise ``DefinitionError`` where another task than the scope's own calls."""
+        current = asyncio.current_task()
+        if self.task is None:
+            self.task = current
+        if self.task is not current:
+            raise DefinitionError(
+                "this context belongs to another task: give each task its own with ctx.map, ctx.gather or ctx.branch"
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the scope's task is done."""
+        return self.task is not None and self.task.done()

@@ -1,0 +1,146 @@
+"""Typed values to stored text and back (kernel 9 and 18).
+
+A codec gives back, fresh and resumed alike, a value that is equal to what was put in; what would come back as
+something else is refused before it is recorded.
+"""
+
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final, Generic, TypeVar, cast
+
+from belay_core import limits
+from belay_core.admission import json
+from belay_core.errors import DefinitionError, ValueRefused
+from belay_core.records.attempt import JsonValue
+
+T = TypeVar("T")
+
+
+class Untyped:
+    """Stands for a missing annotation: plain JSON, exactly as written."""
+
+
+_PLAIN: Final = frozenset({Untyped, str, int, float, bool, NoneType})
+
+
+class Codec(Generic[T]):
+    """Encodes and decodes values of one type; ``T`` is plain JSON where nothing was annotated."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = NoneType if annotation is None else annotation
+        self._adapter: Any = None
+
+    def encode(self, value: T) -> str:
+        """The value as compact JSON text, verified to read back equal.
+
+        Raises ``ValueRefused``, which names the rule and the types involved, never the value.
+        """
+        return self.round_trip(value)[0]
+
+    def round_trip(self, value: T) -> tuple[str, T]:
+        """The stored text of a value, and the value as it will be read back."""
+        text = self._text(value)
+        decoded = self.decode(text)
+        if not self._plain and (type(decoded) is not type(value) or decoded != value or self._text(decoded) != text):
+            raise ValueRefused(f"a value of type {type(value).__name__} would not read back equal")
+        return text, decoded
+
+    def decode(self, text: str) -> T:
+        """The value of a stored text. Raises ``ValueRefused`` where it does not fit the type."""
+        if self._plain:
+            return cast("T", self._plain_value(text))
+        from pydantic import ValidationError
+
+        try:
+            return cast("T", self._typed().validate_json(text))
+        except ValidationError:
+            raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
+
+    def _plain_value(self, text: str) -> object:
+        try:
+            value = json.decode(text)
+        except json.JsonRefused as refused:
+            raise ValueRefused(f"the stored value {refused}") from None
+        self._require_plain(value)
+        return value
+
+    @property
+    def _plain(self) -> bool:
+        return self.annotation in _PLAIN if _hashable(self.annotation) else False
+
+    def _text(self, value: object) -> str:
+        data = value
+        if self._plain:
+            self._require_plain(value)
+        else:
+            data = self._dumped(value)
+        complaint = json.complaint(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+        if complaint is not None:
+            raise ValueRefused(f"a value of type {type(value).__name__} {complaint}")
+        return json.encode(cast("JsonValue", data))
+
+    def _dumped(self, value: object) -> object:
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            return self._typed().dump_python(value, mode="json", warnings="error")
+        except (PydanticSerializationError, UnicodeDecodeError, ValueError, AttributeError, TypeError, RecursionError):
+            kind, expected = type(value).__name__, _name(self.annotation)
+            raise ValueRefused(f"a value of type {kind} cannot be stored as {expected}") from None
+
+    def _require_plain(self, value: object) -> None:
+        expected = self.annotation
+        if expected is Untyped or type(value) is expected or (expected is float and type(value) is int):
+            return
+        raise ValueRefused(f"a value of type {type(value).__name__} is not {_name(expected)}")
+
+    def _typed(self) -> Any:
+        if self._adapter is None:
+            self._adapter = _adapter(self.annotation)
+        return self._adapter
+
+
+def _adapter(annotation: Any) -> Any:
+    from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    try:
+        try:
+            return TypeAdapter(annotation, config=config)
+        except PydanticUserError as error:
+            if isinstance(error, PydanticSchemaGenerationError):
+                raise
+            return TypeAdapter(annotation)  # models and dataclasses carry a configuration of their own
+    except (PydanticUserError, TypeError, NameError):
+        raise DefinitionError(f"{_name(annotation)} is no type whose values can be stored as data") from None
+
+
+def _name(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _hashable(annotation: object) -> bool:
+    try:
+        hash(annotation)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _cached(annotation: Any) -> Codec[Any]:
+    return Codec(annotation)
+
+
+def codec_for(annotation: Any) -> Codec[Any]:
+    """The codec of an annotation; ``Any`` and ``object`` mean plain JSON."""
+    if annotation is Any or annotation is object:
+        return _cached(Untyped)
+    return _cached(annotation) if _hashable(annotation) else Codec(annotation)
+
+
+def codec_of(value: object, of: Any = None) -> Codec[Any]:
+    """The codec of a value whose type is told by ``of`` or read off the value; bare containers are plain JSON."""
+    if of is not None:
+        return codec_for(of)
+    return codec_for(Untyped if type(value) in (list, dict) else type(value))

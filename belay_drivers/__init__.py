@@ -1,0 +1,1 @@
+"""Drivers: databases that keep runs. Importing one is choosing it."""

@@ -1,0 +1,1 @@
+"""What the SQL drivers share: tables, statements, fences and the stores made of them."""

@@ -1,0 +1,3 @@
+from belay_drivers.sql.database import Database
+class SqlAttemptStore:
+    def __init__(self, database: Database) -> None: ...

@@ -1,0 +1,213 @@
+"""Writes to what belongs to a run: attempts, approvals, journal. Each asks for a ``Held`` (``fences``)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, tuple_, update
+
+from belay_core.admission import json
+from belay_core.moments import Millis
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import OPEN, StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import ApprovalRecord
+from belay_drivers.sql.dialect import SqlDialect
+from belay_drivers.sql.fences import Held
+from belay_drivers.sql.keys import step_digest
+from belay_drivers.sql.rows import step_record
+from belay_drivers.sql.tables import approvals, attempts, journal, runs
+
+ATTEMPT_KEY: Final = ("run_id", "step_key_digest", "attempt")
+OPEN_STATES: Final = tuple(sorted(state.value for state in OPEN))
+_REPLACED: Final = (
+    "full_key",
+    "step",
+    "kind",
+    "state",
+    "idempotent",
+    "input_digest",
+    "epoch",
+    "recorded",
+    "started_at",
+    "finished_at",
+    "error",
+    "outcome",
+    "meta",
+)
+_NEXT_ENTRY: Final = (
+    update(runs)
+    .where(runs.c.run_id == bindparam("b_run"))
+    .values(last_entry=runs.c.last_entry + 1)
+    .returning(runs.c.last_entry)
+)
+_LAST_RECORDED: Final = select(func.max(attempts.c.recorded)).where(attempts.c.run_id == bindparam("b_run"))
+_WITHDRAW_OPEN: Final = (
+    update(approvals)
+    .where(approvals.c.run_id == bindparam("b_run"), approvals.c.decision.is_(None))
+    .values(decision="withdrawn", decided_at=bindparam("b_now"))
+    .returning(approvals.c.step_key_digest)
+)
+_CANCEL_WAITING: Final = (
+    update(attempts)
+    .where(
+        attempts.c.run_id == bindparam("b_run"),
+        attempts.c.step_key_digest == bindparam("b_digest"),
+        attempts.c.kind == StepKind.GATE.value,
+        attempts.c.state == StepState.WAITING.value,
+    )
+    .values(
+        state=StepState.CANCELLED.value,
+        finished_at=bindparam("b_now"),
+        recorded=bindparam("b_recorded"),
+    )
+)
+_INSERT_APPROVAL: Final = insert(approvals)
+_INSERT_JOURNAL: Final = insert(journal)
+
+
+def attempt_values(run_key: str, epoch: int, attempt: StepRecord) -> dict[str, Any]:
+    """An attempt as a row, written under this epoch."""
+    return {
+        "run_id": run_key,
+        "step_key_digest": step_digest(attempt.step_key),
+        "full_key": attempt.step_key,
+        "attempt": attempt.attempt,
+        "step": attempt.step,
+        "kind": attempt.kind.value,
+        "state": attempt.state.value,
+        "idempotent": int(attempt.idempotent),
+        "input_digest": attempt.input_digest,
+        "epoch": epoch,
+        "recorded": attempt.recorded,
+        "started_at": attempt.started_at_ms,
+        "finished_at": attempt.finished_at_ms,
+        "error": attempt.error,
+        "outcome": attempt.outcome,
+        "meta": attempt.meta,
+    }
+
+
+class Children:
+    """The writes, in one database's words; statements are built once."""
+
+    def __init__(self, dialect: SqlDialect) -> None:
+        in_progress = attempts.c.state.in_(OPEN_STATES)
+        self._put = dialect.insert_or_replace(attempts, ATTEMPT_KEY, _REPLACED, in_progress)
+        self._put = self._put.returning(attempts.c.step_key_digest, attempts.c.attempt)
+        self._add = dialect.insert_if_absent(attempts).returning(attempts.c.attempt)
+
+    def put_attempts(self, tx: Connection, held: Held, epoch: int, given: Sequence[StepRecord]) -> bool:
+        """Store attempts; False where one that has ended stands there with other content.
+
+        Then some of the others may be stored, and the caller has to undo its transaction.
+        """
+        missed: list[StepRecord] = []
+        for attempt in given:
+            stored = tx.execute(self._put, attempt_values(held.key, epoch, attempt)).one_or_none()
+            if stored is None:
+                missed.append(attempt)
+        return all_stored(tx, held.key, missed)
+
+    def add_attempt(self, tx: Connection, held: Held, epoch: int, attempt: StepRecord) -> bool:
+        """Store an attempt if there is none under its key; whether there was none."""
+        return tx.execute(self._add, attempt_values(held.key, epoch, attempt)).one_or_none() is not None
+
+
+def all_stored(tx: Connection, run_key: str, given: Sequence[StepRecord]) -> bool:
+    """Whether each of these attempts is stored with just this content."""
+    if not given:
+        return True
+    keys = [(step_digest(attempt.step_key), attempt.attempt) for attempt in given]
+    found = tx.execute(
+        select(attempts).where(
+            attempts.c.run_id == run_key,
+            tuple_(attempts.c.step_key_digest, attempts.c.attempt).in_(keys),
+        )
+    ).mappings()
+    stored = {(row["step_key_digest"], row["attempt"]): _content(step_record(row)) for row in found.all()}
+    return all(stored.get(key) == _content(attempt) for key, attempt in zip(keys, given, strict=True))
+
+
+def _content(attempt: StepRecord) -> StepRecord:
+    return replace(attempt, epoch=0, resolved_by=None, resolved_at_ms=None)
+
+
+def add_approval(tx: Connection, held: Held, approval: ApprovalRecord) -> None:
+    """Store what is asked at a gate."""
+    tx.execute(
+        _INSERT_APPROVAL,
+        {
+            "run_id": held.key,
+            "step_key_digest": step_digest(approval.step_key),
+            "approval_id": approval.approval_id,
+            "gate": approval.gate,
+            "subject": approval.subject,
+            "subject_digest": approval.subject_digest,
+            "asked_at": approval.asked_at_ms,
+            "lapse_at": approval.lapse_at_ms,
+        },
+    )
+
+
+def close_approval(tx: Connection, held: Held, approval_id: str, changes: Mapping[str, object]) -> None:
+    """Give an approval its end; the caller has read, under the lock of the run, that it has none."""
+    tx.execute(
+        update(approvals)
+        .where(and_(approvals.c.approval_id == approval_id, approvals.c.run_id == held.key))
+        .values(decided_at=held.now_ms, **changes)
+    )
+
+
+def change_attempt(tx: Connection, held: Held, digest: str, attempt: int, changes: Mapping[str, object]) -> None:
+    """Change columns of one attempt."""
+    tx.execute(
+        update(attempts)
+        .where(
+            attempts.c.run_id == held.key,
+            attempts.c.step_key_digest == digest,
+            attempts.c.attempt == attempt,
+        )
+        .values(**changes)
+    )
+
+
+def next_recorded(tx: Connection, held: Held) -> int:
+    """The place of the next answer among those of the run."""
+    return (tx.execute(_LAST_RECORDED, {"b_run": held.key}).scalar_one() or 0) + 1
+
+
+def withdraw_open(tx: Connection, held: Held) -> int:
+    """Withdraw what is still asked and close the gates that wait for it; how many there were."""
+    bound = {"b_run": held.key, "b_now": held.now_ms}
+    open_gates = sorted(tx.execute(_WITHDRAW_OPEN, bound).scalars().all())
+    if open_gates:
+        first = next_recorded(tx, held)
+        for place, digest in enumerate(open_gates, first):
+            tx.execute(_CANCEL_WAITING, {**bound, "b_digest": digest, "b_recorded": place})
+    return len(open_gates)
+
+
+def note(tx: Connection, held: Held, kind: str, facts: dict[str, JsonValue]) -> None:
+    """Write the next entry of the run's journal."""
+    entry = tx.execute(_NEXT_ENTRY, {"b_run": held.key}).scalar_one()
+    note_at(tx, held, entry, kind, facts)
+
+
+def note_at(tx: Connection, held: Held, entry: int, kind: str, facts: dict[str, JsonValue]) -> None:
+    """Write an entry whose number the caller has already counted on the run row."""
+    tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, json.encode(facts)))
+
+
+def note_last(
+    tx: Connection, held: Held, notes: Sequence[str], kind: str, facts: dict[str, JsonValue]
+) -> None:
+    """Write what an owner noted, and then how it let the run go; the row has counted all these entries."""
+    last: int = held.row["last_entry"]
+    first = last - len(notes)
+    entries = [journal_row(held.key, first + place, held.now_ms, "noted", text) for place, text in enumerate(notes)]
+    tx.execute(_INSERT_JOURNAL, [*entries, journal_row(held.key, last, held.now_ms, kind, json.encode(facts))])
+
+
+def journal_row(run_key: str, entry: int, at: Millis, kind: str, facts: str) -> dict[str, Any]:
+    """A journal entry as a row."""
+    return {"run_id": run_key, "entry": entry, "at": at, "kind": kind, "facts": facts}

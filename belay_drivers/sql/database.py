@@ -1,0 +1,203 @@
+"""How statements reach a database: one transaction a write, told apart by what is known of its end.
+
+A body is a plain function of a ``Connection``; it may run more than once, against the state committed meanwhile.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from belay_core import limits
+from belay_core.chance import Chance, SystemChance
+from belay_drivers.sql.dialect import Failure, SqlDialect
+from belay_drivers.sql.shielding import Abandoned, outlasting
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 10
+"""How often a write is sent at most, when each time is known not to have happened."""
+LOST_ATTEMPTS: Final = 5
+"""How often a write is sent at most when connections are lost before it can be sent."""
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """The transaction committed."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Undone(Generic[T]):
+    """What a body gives back when nothing it wrote shall stay."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Generic[T]):
+    """The commit was sent and no reply came; ``value`` is what would have been answered, None for a lone statement."""
+
+    failure: Failure
+    value: T | None
+
+
+Body: TypeAlias = "Callable[[Connection], T | Undone[T]]"
+Sent: TypeAlias = "Done[T] | Undone[T] | Unknown[T]"
+
+
+class _Progress(Generic[T]):
+    """How far a transaction came; read after it failed."""
+
+    def __init__(self) -> None:
+        self.committing = False
+        self.value: T | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The engines of one database; ``lone`` commits each statement by itself, None where that saves nothing."""
+
+    write: AsyncEngine
+    read: AsyncEngine
+    lone: AsyncEngine | None = None
+
+
+class Database:
+    """Sends bodies, retries what is known not to have happened, and hides what drivers say."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        dialect: SqlDialect,
+        *,
+        one_writer: asyncio.Lock | None = None,
+        one_reader: asyncio.Lock | None = None,
+        patience: float | None = limits.STATEMENT_TIMEOUT,
+        chance: Chance | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self._engines = engines
+        self._write_turn = one_writer
+        self._read_turn = one_reader
+        self._patience = patience
+        self._chance = chance or SystemChance()
+
+    async def send(self, body: "Body[T]") -> "Sent[T]":
+        """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
+        async with _turn(self._write_turn):
+            return await self._outlast(lambda: self._transaction(self._engines.write, body))
+
+    async def send_lone(self, body: "Body[T]") -> "Sent[T]":
+        """Run a body of exactly one statement, which commits by itself."""
+        lone = self._engines.lone
+        if lone is None:
+            return await self.send(body)
+        async with _turn(self._write_turn):
+            return await self._outlast(lambda: self._lone(lone, body))
+
+    async def write(self, body: "Callable[[Connection, bool], T | Undone[T]]") -> T:
+        """Run a body to a known end; it is told whether an earlier sending may have happened."""
+        sent = await self.send(lambda tx: body(tx, False))
+        for _ in range(ATTEMPTS):
+            if not isinstance(sent, Unknown):
+                return sent.value
+            sent = await self.send(lambda tx: body(tx, True))
+        if isinstance(sent, Unknown):
+            raise sent.failure.error()
+        return sent.value
+
+    async def read(self, body: Callable[[Connection], T]) -> T:
+        """Run a body that writes nothing."""
+        async with _turn(self._read_turn):
+            sent = await self._outlast(lambda: self._reading(body))
+        return sent.value
+
+    async def _outlast(self, once: "Callable[[], Awaitable[Sent[T] | Failure]]") -> "Sent[T]":
+        abandoned = Abandoned()
+        ended = await outlasting(self._repeat(once, abandoned), abandoned, self._patience)
+        if isinstance(ended, Failure):
+            raise ended.error()
+        return ended
+
+    async def _repeat(
+        self, once: "Callable[[], Awaitable[Sent[T] | Failure]]", abandoned: Abandoned
+    ) -> "Sent[T] | Failure":
+        tried = 0
+        while True:
+            ended = await once()
+            tried += 1
+            if not isinstance(ended, Failure):
+                return ended
+            most = LOST_ATTEMPTS if ended.lost else ATTEMPTS
+            if not ended.again or abandoned.now or tried >= most:
+                return ended
+            await self._pause(tried)
+
+    async def _pause(self, tried: int) -> None:
+        longest = min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
+        # Real time on purpose: what is waited for is another process, which no test clock moves.
+        await asyncio.sleep(longest * (0.5 + self._chance.draw() / 2))  # noqa: TID251
+
+    async def _transaction(self, engine: AsyncEngine, body: "Body[T]") -> "Sent[T] | Failure":
+        progress: _Progress[T] = _Progress()
+        try:
+            async with engine.connect() as connection:
+                return await connection.run_sync(_in_transaction, body, progress)
+        except Exception as error:  # noqa: BLE001  every kind is asked about
+            failure = self.dialect.explain(error)
+            if failure is None:
+                raise
+        if failure.lost and progress.committing:
+            return Unknown(failure, progress.value)
+        # A connection that went away before COMMIT was sent took its transaction with it.
+        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+
+    async def _lone(self, engine: AsyncEngine, body: "Body[T]") -> "Sent[T] | Failure":
+        sent = False
+        try:
+            async with engine.connect() as connection:
+                sent = True
+                value = await connection.run_sync(body)
+                return value if isinstance(value, Undone) else Done(value)
+        except Exception as error:  # noqa: BLE001  every kind is asked about
+            failure = self.dialect.explain(error)
+            if failure is None:
+                raise
+        if failure.lost and sent:
+            return Unknown(failure, None)
+        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+
+    async def _reading(self, body: Callable[[Connection], T]) -> "Done[T] | Failure":
+        try:
+            async with self._engines.read.connect() as connection:
+                return Done(await connection.run_sync(body))
+        except Exception as error:  # noqa: BLE001  every kind is asked about
+            failure = self.dialect.explain(error)
+            if failure is None:
+                raise
+        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+
+
+def _turn(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
+    return nullcontext() if lock is None else lock
+
+
+def _in_transaction(
+    connection: Connection, body: "Body[T]", progress: _Progress[T]
+) -> "Done[T] | Undone[T]":
+    with connection.begin() as transaction:
+        value = body(connection)
+        if isinstance(value, Undone):
+            transaction.rollback()
+            return value
+        progress.value = value
+        progress.committing = True
+    return Done(value)

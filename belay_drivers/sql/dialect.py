@@ -1,0 +1,73 @@
+"""What databases disagree on, as small as it can be kept."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Table
+
+from belay_core.commands import Acquire, Renew
+from belay_core.errors import DatabaseCode, DatabaseError
+from belay_core.moments import Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a driver's exception says, without a word of its text.
+
+    ``again`` is whether the same statement may succeed later and is known not to have happened; ``lost`` whether the
+    connection went away, so that what was sent last may have happened or not.
+    """
+
+    code: DatabaseCode
+    sqlstate: str | None = None
+    again: bool = False
+    lost: bool = False
+
+    def error(self) -> DatabaseError:
+        """The failure as the cause callers are shown."""
+        return DatabaseError(self.code, self.sqlstate)
+
+
+class HotPaths(Protocol):
+    """Single statements for what happens most, where a database can write to several tables in one.
+
+    Each answers what the general form of the same command answers, and is held equal to it.
+    """
+
+    @abstractmethod
+    def record(self, tx: Connection, parameters: Mapping[str, object]) -> RowMapping | None:
+        """Fence the run and store one attempt: None where the fence failed, else ``ready_at``,
+        ``cancel_requested_at`` and ``stored``, whether the attempt could be stored.
+        """
+
+    @abstractmethod
+    def renew(self, tx: Connection, command: Renew, now_ms: Millis) -> Sequence[RowMapping]:
+        """Renew leases: ``place``, ``ready_at`` and ``cancel_requested_at`` of each one that holds."""
+
+    @abstractmethod
+    def acquire(
+        self, tx: Connection, command: Acquire, now_ms: Millis, stale_before: Millis, facts: str
+    ) -> Sequence[RowMapping]:
+        """Own runs and note it in their journals: their rows after the change, in the order of the answer."""
+
+
+class SqlDialect(Protocol):
+    """One database's way of saying what the shared statements mean."""
+
+    name: str
+
+    @abstractmethod
+    def insert_if_absent(self, table: Table) -> Insert:
+        """An INSERT that does nothing where any unique key of its row exists."""
+
+    @abstractmethod
+    def insert_or_replace(
+        self, table: Table, keys: Sequence[str], replaced: Sequence[str], where: ColumnElement[bool]
+    ) -> Insert:
+        """An INSERT that replaces these columns of the row with the same keys, if that row meets the condition."""
+
+    @abstractmethod
+    def explain(self, error: BaseException) -> Failure | None:
+        """What an exception of the database's driver means; None where it is somebody else's."""

@@ -1,0 +1,173 @@
+"""What every role of the engine's store stands on: the parts it shares, and how a command is sent."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias, TypeVar
+
+from sqlalchemy import Connection, select
+
+from belay_core.errors import DatabaseError, EngineStoreError
+from belay_core.ids import IdSource
+from belay_core.moments import Clock, Millis, reading
+from belay_core.outcomes.attempts import RunNotFound
+from belay_core.outcomes.runs import FenceLost
+from belay_core.records.owner import Lease
+from belay_core.stores.bundle import LeaseTimes
+from belay_core.stores.wakes import Wakes
+from belay_drivers.sql.children import Children
+from belay_drivers.sql.database import ATTEMPTS, Body, Database, Done, Sent, Undone, Unknown
+from belay_drivers.sql.dialect import HotPaths
+from belay_drivers.sql.fences import Fence
+from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.rows import Undecodable
+from belay_drivers.sql.sequences import Sequences, Turn
+from belay_drivers.sql.tables import runs
+
+T = TypeVar("T")
+
+
+class Missed(Enum):
+    """The type of ``MISSED``: the fence did not hold, and nothing was written."""
+
+    MISSED = "missed"
+
+
+MISSED: Final = Missed.MISSED
+
+Work: TypeAlias = "Callable[[Connection, Fence], T | Undone[T] | Undone[Missed]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the roles share: one database with the clock, names and leases of this process.
+
+    ``trusts_stale`` is whether the clock can be believed about owners that seem silent.
+    """
+
+    database: Database
+    clock: Clock
+    ids: IdSource
+    lease: LeaseTimes
+    wakes: Wakes
+    sequences: Sequences
+    children: Children
+    hot: HotPaths | None = None
+    trusts_stale: Callable[[], bool] = lambda: True
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """Under whose lease the row stands, and how often was written under it."""
+
+    nonce: str | None
+    epoch: int
+    seq: int
+    status: str
+
+    def of(self, lease: Lease) -> bool:
+        """Whether this lease was the last one; a run that was let go keeps its name."""
+        return self.nonce == lease.owner.nonce and self.epoch == lease.epoch
+
+    def owned_by(self, lease: Lease) -> bool:
+        """Whether this lease holds."""
+        return self.of(lease) and self.status == "running"
+
+    def arrived(self, lease: Lease, seq: int) -> bool:
+        """Whether the write that expected this sequence happened: the fence counts each one once."""
+        return self.of(lease) and self.seq == seq + 1
+
+    @classmethod
+    def known(cls, lease: Lease, seq: int) -> "_Standing":
+        """How the row stands as far as this process knows."""
+        return cls(lease.owner.nonce, lease.epoch, seq, "running")
+
+
+class Role:
+    """A group of commands over the shared parts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def _now(self) -> Millis:
+        return reading(self._parts.clock)
+
+    async def _guard(self, method: str, work: Awaitable[T]) -> T:
+        """Do the work of a command; a defect becomes an error that repeats nothing of what was sent."""
+        error: EngineStoreError
+        try:
+            return await work
+        except DatabaseError as failed:
+            code = "constraint" if failed.code == "constraint" else "persistence_failed"
+            error = EngineStoreError(
+                code, method, "database operation failed", {"category": failed.code, "cause": failed}
+            )
+        except Undecodable as broken:
+            error = EngineStoreError("decode_failed", method, f"could not decode a row of {broken.table}")
+        # Out here, so that the driver's exception is no context of this one.
+        raise error
+
+
+class OwnedRole(Role):
+    """Commands of a run's owner: one after another, each with a known end."""
+
+    async def _owned(
+        self, lease: Lease, work: "Work[T]", *, lone: bool = False, recall: "Body[T] | None" = None
+    ) -> "T | FenceLost | RunNotFound":
+        """Do fenced work under a lease.
+
+        ``lone`` says that the work is a single statement; its answer, should the reply be lost, is read again by
+        ``recall``.
+        """
+        parts = self._parts
+        async with parts.sequences.turn(lease) as turn:
+            ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall)
+        if isinstance(ended, FenceLost | RunNotFound):
+            parts.sequences.forget(lease)
+        return ended
+
+    async def _to_known_end(
+        self, lease: Lease, turn: Turn, work: "Work[T]", *, lone: bool, recall: "Body[T] | None"
+    ) -> "T | FenceLost | RunNotFound":
+        unsure: Unknown[T] | None = None
+        standing = _Standing.known(lease, turn.seq) if turn.seq is not None else await self._standing(lease)
+        for _ in range(ATTEMPTS):
+            if standing is None:
+                return RunNotFound()
+            if not standing.owned_by(lease):
+                return FenceLost()
+            turn.seq = standing.seq
+            sent = await self._send(work, Fence(lease, standing.seq, self._now()), lone=lone)
+            if isinstance(sent, Done):
+                turn.seq += 1
+                return sent.value
+            if isinstance(sent, Undone) and not isinstance(sent.value, Missed):
+                return sent.value
+            if isinstance(sent, Unknown):
+                unsure = sent
+            standing = await self._standing(lease)
+            if unsure is not None and standing is not None and standing.arrived(lease, turn.seq):
+                turn.seq = standing.seq
+                return await self._answer_of(unsure, recall)
+        raise DatabaseError("unknown" if unsure is None else unsure.failure.code)
+
+    async def _send(self, work: "Work[T]", fence: Fence, *, lone: bool) -> "Sent[T] | Undone[Missed]":
+        database = self._parts.database
+        if lone:
+            return await database.send_lone(lambda tx: work(tx, fence))
+        return await database.send(lambda tx: work(tx, fence))
+
+    async def _answer_of(self, unsure: "Unknown[T]", recall: "Body[T] | None") -> T:
+        if unsure.value is not None:
+            return unsure.value
+        if recall is None:
+            raise unsure.failure.error()
+        ended = await self._parts.database.read(recall)
+        return ended.value if isinstance(ended, Undone) else ended
+
+    async def _standing(self, lease: Lease) -> _Standing | None:
+        statement = select(runs.c.last_nonce, runs.c.epoch, runs.c.write_seq, runs.c.status).where(
+            runs.c.run_id == key_of(lease.run_id)
+        )
+        row = await self._parts.database.read(lambda tx: tx.execute(statement).one_or_none())
+        return None if row is None else _Standing(*row)

@@ -1,0 +1,163 @@
+"""What people say to a run without owning it: decisions and cancellation."""
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from belay_core import commands
+from belay_core.errors import EngineStoreError
+from belay_core.moments import Millis
+from belay_core.outcomes import engine as outcomes
+from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, RequestCancelOutcome, Terminal
+from belay_core.records.run import RunStatus, is_terminal_run_status
+from belay_drivers.sql.children import close_approval, note, note_at
+from belay_drivers.sql.database import Undone
+from belay_drivers.sql.engine_store.base import Role
+from belay_drivers.sql.fences import OVER, Held, lock, written
+from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.news import MARKED
+from belay_drivers.sql.rows import Columns, Undecodable
+from belay_drivers.sql.tables import approvals, runs
+
+_APPROVAL: Final = select(approvals).where(approvals.c.approval_id == bindparam("b_approval"))
+_MARK: Final = update(runs).where(runs.c.run_id == bindparam("b_run")).values(ready_at=MARKED)
+_CANCEL: Final = (
+    update(runs)
+    .where(
+        runs.c.run_id == bindparam("b_run"),
+        runs.c.cancel_requested_at.is_(None),
+        runs.c.status.not_in(OVER),
+    )
+    .values(cancel_requested_at=bindparam("b_now"), ready_at=MARKED, last_entry=runs.c.last_entry + 1)
+    .returning(*runs.c)
+)
+_CANCELLATION: Final = select(runs.c.status, runs.c.cancel_requested_at).where(
+    runs.c.run_id == bindparam("b_run")
+)
+COUNTING: Final = ("approved", "rejected")
+
+
+def mark(tx: Connection, held: Held) -> None:
+    """Say that a run has something to look at, whoever owns it."""
+    tx.execute(_MARK, {"b_run": held.key, "b_now": held.now_ms})
+
+
+class Deciding(Role):
+    """``decide`` and ``cancel``."""
+
+    async def decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
+        """Answer a gate; one decision counts."""
+        ended = await self._guard("decide", self._decide(command))
+        if isinstance(ended, outcomes.Decided):
+            self._parts.wakes.poke()
+        return ended
+
+    async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
+        """Ask a run to stop."""
+        ended = await self._guard("cancel", self._cancel(command))
+        if isinstance(ended, CancelRequested):
+            self._parts.wakes.poke(command.run_id)
+        return ended
+
+    async def _decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
+        now_ms = self._now()
+        return await self._parts.database.write(lambda tx, again: _decided(tx, command, now_ms, again=again))
+
+    async def _cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
+        now_ms = self._now()
+        return await self._parts.database.write(lambda tx, again: _cancelled(tx, command, now_ms, again=again))
+
+
+def _decided(
+    tx: Connection, command: commands.Decide, now_ms: Millis, *, again: bool
+) -> outcomes.DecideOutcome | Undone[outcomes.DecideOutcome]:
+    bound = {"b_approval": command.approval_id}
+    asked = tx.execute(_APPROVAL, bound).mappings().one_or_none()
+    held = None if asked is None else lock(tx, asked["run_id"], now_ms)
+    # Read anew under the lock: what was read above may have been decided while we waited for it.
+    asked = None if held is None else tx.execute(_APPROVAL, bound).mappings().one_or_none()
+    if held is None or asked is None:
+        return Undone(outcomes.NoSuchApproval())
+    refusal = _refusal(asked, command, held)
+    if isinstance(refusal, outcomes.AlreadyDecided) and again and _is_ours(asked, command, now_ms):
+        return Undone(outcomes.Decided(now_ms))
+    if refusal is not None:
+        return Undone(refusal)
+    close_approval(
+        tx,
+        held,
+        command.approval_id,
+        {
+            "decision": command.decision,
+            "decided_by": command.by,
+            "reason": command.reason,
+            "edited": command.edited,
+            "edited_digest": command.edited_digest,
+        },
+    )
+    mark(tx, held)
+    note(
+        tx,
+        held,
+        "decided",
+        {
+            "approval_id": command.approval_id,
+            "gate": asked["gate"],
+            "decision": command.decision,
+            "by": command.by,
+            "digest": command.edited_digest or command.digest,
+        },
+    )
+    return outcomes.Decided(now_ms)
+
+
+def _refusal(asked: Columns, command: commands.Decide, held: Held) -> outcomes.DecideOutcome | None:
+    if asked["decision"] in COUNTING:
+        return outcomes.AlreadyDecided(asked["decision"], asked["decided_by"], asked["decided_at"])
+    lapsed = asked["lapse_at"] is not None and held.now_ms >= asked["lapse_at"]
+    if asked["decision"] is not None or lapsed or held.row["status"] in OVER:
+        return outcomes.TooLate()
+    if asked["subject_digest"] != command.digest:
+        return outcomes.SubjectChanged()
+    return None
+
+
+def _is_ours(asked: Columns, command: commands.Decide, now_ms: Millis) -> bool:
+    stored = (asked["decision"], asked["decided_by"], asked["decided_at"], asked["edited_digest"])
+    return stored == (command.decision, command.by, now_ms, command.edited_digest)
+
+
+def _cancelled(
+    tx: Connection, command: commands.Cancel, now_ms: Millis, *, again: bool
+) -> RequestCancelOutcome | Undone[RequestCancelOutcome]:
+    run_key = key_of(command.run_id)
+    bound: dict[str, Any] = {"b_run": run_key, "b_now": now_ms}
+    row = tx.execute(_CANCEL, bound).mappings().one_or_none()
+    if row is None:
+        return Undone(_cancelled_before(tx, run_key, now_ms if again else None))
+    note_at(tx, written(run_key, now_ms, row), row["last_entry"], "cancel_requested", {"by": command.by})
+    return CancelRequested(now_ms)
+
+
+def _cancelled_before(tx: Connection, run_key: str, sent_ms: Millis | None) -> RequestCancelOutcome:
+    row = tx.execute(_CANCELLATION, {"b_run": run_key}).one_or_none()
+    if row is None:
+        return NotFound()
+    try:
+        status = RunStatus(row.status)
+    except ValueError:
+        status = None
+    if status is None:
+        raise Undecodable(runs.name)
+    if is_terminal_run_status(status):
+        return Terminal(status)
+    if row.cancel_requested_at is None:
+        raise EngineStoreError(
+            "persistence_failed",
+            "cancel",
+            "guarded cancellation update missed a live unrequested row",
+            {"stage": "write-invariant"},
+        )
+    if row.cancel_requested_at == sent_ms:
+        return CancelRequested(sent_ms)
+    return AlreadyRequested(row.cancel_requested_at)

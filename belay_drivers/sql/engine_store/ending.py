@@ -1,0 +1,107 @@
+"""Letting a run go: parked, or at its end."""
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, not_, or_, select, update
+
+from belay_core import commands
+from belay_core.outcomes import engine as outcomes
+from belay_core.records.run import RunStatus
+from belay_drivers.sql.children import note_last, withdraw_open
+from belay_drivers.sql.database import Undone
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
+from belay_drivers.sql.fences import NOT_WAITING, OWNED, UNCLAIMED, UNOWNED, Fence, Held, owned_update
+from belay_drivers.sql.news import UNSEEN, earlier_ready
+from belay_drivers.sql.tables import runs, values
+
+_GONE: Final[dict[str, Any]] = {**UNOWNED, **UNCLAIMED, "last_entry": runs.c.last_entry + bindparam("b_entries")}
+_WAITING: Final[dict[str, Any]] = {
+    "status": RunStatus.SUSPENDED.value,
+    "waiting_reason": bindparam("b_reason"),
+    "waiting_token": bindparam("b_token"),
+    "waiting_wake_at": bindparam("b_wake"),
+}
+_PARK: Final = owned_update(not_(UNSEEN), **_GONE, **_WAITING, ready_at=None)
+_PARK_READY: Final = owned_update(**_GONE, **_WAITING, ready_at=earlier_ready(bindparam("b_ready")))
+_SETTLE: Final = owned_update(
+    not_(UNSEEN),
+    or_(bindparam("b_status") == RunStatus.CANCELLED.value, runs.c.cancel_requested_at.is_(None)),
+    **_GONE,
+    **NOT_WAITING,
+    status=bindparam("b_status"),
+    ready_at=None,
+    finished_at=bindparam("b_now"),
+)
+_STILL_OWNED: Final = select(runs.c.run_id).where(OWNED, runs.c.write_seq == bindparam("b_seq"))
+
+
+class Ending(OwnedRole):
+    """``park`` and ``settle``; both end the lease."""
+
+    async def park(self, command: commands.Park) -> outcomes.ParkOutcome:
+        """Suspend the run."""
+        return await self._guard("park", self._park(command))
+
+    async def settle(self, command: commands.Settle) -> outcomes.SettleOutcome:
+        """End the run."""
+        return await self._guard("settle", self._settle(command))
+
+    async def _park(self, command: commands.Park) -> outcomes.ParkOutcome:
+        def suspend(tx: Connection, fence: Fence) -> "outcomes.Parked | Undone[outcomes.News | Missed]":
+            held = _parked(tx, fence, command)
+            if held is None:
+                return _refused(tx, fence)
+            _store_values(tx, held, {"waiting_request": command.request})
+            waiting = command.waiting
+            facts = {"reason": waiting.reason, "token": waiting.token, "wake_at_ms": waiting.wake_at_ms}
+            note_last(tx, held, command.notes, "suspended", {**facts})
+            return outcomes.Parked()
+
+        ended = await self._owned(command.lease, suspend)
+        if isinstance(ended, outcomes.Parked):
+            self._parts.sequences.forget(command.lease)
+            self._parts.wakes.poke(command.lease.run_id)
+        return ended
+
+    async def _settle(self, command: commands.Settle) -> outcomes.SettleOutcome:
+        def end(tx: Connection, fence: Fence) -> "outcomes.Settled | Undone[outcomes.News | Missed]":
+            held = fence.held(
+                tx,
+                _SETTLE,
+                b_status=command.status.value,
+                b_seen=command.seen_ms,
+                b_entries=len(command.notes) + 1,
+            )
+            if held is None:
+                return _refused(tx, fence)
+            _store_values(tx, held, {"result": command.result, "error": command.error})
+            withdraw_open(tx, held)
+            note_last(tx, held, command.notes, "settled", {"status": command.status.value})
+            return outcomes.Settled(held.now_ms)
+
+        ended = await self._owned(command.lease, end)
+        if isinstance(ended, outcomes.Settled):
+            self._parts.sequences.forget(command.lease)
+            self._parts.wakes.poke(command.lease.run_id)
+        return ended
+
+
+def _parked(tx: Connection, fence: Fence, command: commands.Park) -> Held | None:
+    waiting = command.waiting
+    bound: dict[str, Any] = {"b_reason": waiting.reason, "b_token": waiting.token, "b_wake": waiting.wake_at_ms}
+    bound["b_entries"] = len(command.notes) + 1
+    if command.ready_at_ms is None:
+        return fence.held(tx, _PARK, **bound, b_seen=command.seen_ms)
+    return fence.held(tx, _PARK_READY, **bound, b_ready=command.ready_at_ms)
+
+
+def _refused(tx: Connection, fence: Fence) -> "Undone[outcomes.News | Missed]":
+    """Whether the fence or the news refused; only its owner can take the news off a run, so reading is enough."""
+    bound = fence.parameters()
+    del bound["b_now"]
+    owned = tx.execute(_STILL_OWNED, bound).one_or_none()
+    return Undone(MISSED if owned is None else outcomes.News())
+
+
+def _store_values(tx: Connection, held: Held, changes: dict[str, str | None]) -> None:
+    tx.execute(update(values).where(values.c.run_id == held.key).values(**changes))

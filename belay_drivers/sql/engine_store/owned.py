@@ -1,0 +1,129 @@
+"""Keeping a lease and recording what was done under it."""
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from belay_core import commands
+from belay_core.moments import Millis
+from belay_core.outcomes import engine as outcomes
+from belay_core.outcomes.attempts import Conflict, RunNotFound
+from belay_core.outcomes.runs import FenceLost
+from belay_core.records.owner import Lease
+from belay_core.records.step_record import StepRecord
+from belay_drivers.sql.children import all_stored, attempt_values
+from belay_drivers.sql.database import Undone, Unknown
+from belay_drivers.sql.dialect import HotPaths
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
+from belay_drivers.sql.fences import OWNED, RENEWED, Fence, Held, lease_parameters
+from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.tables import runs
+
+_RENEW = (
+    update(runs).where(OWNED).values(**RENEWED).returning(runs.c.ready_at, runs.c.cancel_requested_at)
+)
+_EXISTS = select(runs.c.run_id).where(runs.c.run_id == bindparam("b_run"))
+_MARKS = select(runs.c.ready_at, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
+
+
+class Owning(OwnedRole):
+    """``renew`` and ``record``."""
+
+    async def renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
+        """Keep leases, in one statement; answers stand in the order of the leases."""
+        return await self._guard("renew", self._renew(command)) if command.leases else ()
+
+    async def record(self, command: commands.Record) -> outcomes.RecordOutcome:
+        """Store attempts, all or none."""
+        return await self._guard("record", self._record(command))
+
+    async def _renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
+        now_ms = self._now()
+        hot = self._parts.hot
+        if hot is None:
+            return await self._parts.database.write(lambda tx, _: _renewed_one_by_one(tx, command, now_ms))
+        sent = await self._parts.database.send_lone(lambda tx: hot.renew(tx, command, now_ms))
+        if isinstance(sent, Unknown):
+            # Renewing twice is renewing.
+            return await self._parts.database.write(lambda tx, _: _renewed_one_by_one(tx, command, now_ms))
+        held: dict[int, outcomes.RenewOutcome] = {
+            row["place"]: outcomes.Renewed(row["ready_at"], row["cancel_requested_at"]) for row in sent.value
+        }
+        if len(held) < len(command.leases):
+            lost = [lease for place, lease in enumerate(command.leases) if place not in held]
+            gone = await self._parts.database.read(lambda tx: [_lost(tx, lease) for lease in lost])
+            rest = iter(gone)
+            return tuple(held[place] if place in held else next(rest) for place in range(len(command.leases)))
+        return tuple(held[place] for place in range(len(command.leases)))
+
+    async def _record(self, command: commands.Record) -> outcomes.RecordOutcome:
+        hot = self._parts.hot
+        if hot is not None and len(command.attempts) == 1:
+            return await self._record_one(hot, command.lease, command.attempts[0])
+        children = self._parts.children
+
+        def store(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[Conflict] | Undone[Missed]":
+            held = fence.hold(tx, progress=True)
+            if held is None:
+                return Undone(MISSED)
+            if children.put_attempts(tx, held, fence.lease.epoch, command.attempts):
+                return recorded(held)
+            return Undone(Conflict())
+
+        ended = await self._owned(command.lease, store)
+        if isinstance(ended, Conflict):
+            # What was stored of the others is undone, and with it the renewal that the lease has earned.
+            kept = await self._owned(command.lease, _keep)
+            return ended if isinstance(kept, outcomes.Recorded) else kept
+        return ended
+
+    async def _record_one(
+        self, hot: HotPaths, lease: Lease, attempt: StepRecord
+    ) -> outcomes.RecordOutcome:
+        run_key = key_of(lease.run_id)
+
+        def store(tx: Connection, fence: Fence) -> "outcomes.Recorded | Conflict | Undone[Missed]":
+            row = hot.record(tx, {**fence.parameters(), **attempt_values(run_key, lease.epoch, attempt)})
+            if row is None:
+                return Undone(MISSED)
+            if not row["stored"]:
+                return Conflict()
+            return outcomes.Recorded(row["ready_at"], row["cancel_requested_at"])
+
+        def stored_already(tx: Connection) -> outcomes.Recorded | Conflict:
+            if not all_stored(tx, run_key, (attempt,)):
+                return Conflict()
+            row = tx.execute(_MARKS, {"b_run": run_key}).one()
+            return outcomes.Recorded(row.ready_at, row.cancel_requested_at)
+
+        ended = await self._owned(lease, store, lone=True, recall=stored_already)
+        if isinstance(ended, Conflict):
+            # The statement cannot tell an attempt that ended the same way from one that ended otherwise.
+            return await self._parts.database.read(stored_already)
+        return ended
+
+
+def _keep(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[Missed]":
+    held = fence.hold(tx, progress=True)
+    return Undone(MISSED) if held is None else recorded(held)
+
+
+def recorded(held: Held) -> outcomes.Recorded:
+    """The answer of an owned write that has been made."""
+    return outcomes.Recorded(held.row["ready_at"], held.row["cancel_requested_at"])
+
+
+def _renewed_one_by_one(
+    tx: Connection, command: commands.Renew, now_ms: Millis
+) -> tuple[outcomes.RenewOutcome, ...]:
+    # In the order of the keys: two that renew overlapping leases must not wait for each other.
+    order = sorted(range(len(command.leases)), key=lambda place: key_of(command.leases[place].run_id))
+    answers: dict[int, outcomes.RenewOutcome] = {}
+    for place in order:
+        lease = command.leases[place]
+        row = tx.execute(_RENEW, {**lease_parameters(lease), "b_now": now_ms}).one_or_none()
+        answers[place] = _lost(tx, lease) if row is None else outcomes.Renewed(*row)
+    return tuple(answers[place] for place in range(len(command.leases)))
+
+
+def _lost(tx: Connection, lease: Lease) -> FenceLost | RunNotFound:
+    found = tx.execute(_EXISTS, {"b_run": key_of(lease.run_id)}).one_or_none()
+    return RunNotFound() if found is None else FenceLost()

@@ -1,0 +1,174 @@
+"""Reads of the engine's store: no write transaction, nothing locked."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, select, tuple_
+
+from belay_core import commands
+from belay_core.ids import RunId
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import RunStatus
+from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary
+from belay_drivers.sql.engine_store.base import Role
+from belay_drivers.sql.fences import OVER
+from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.rows import (
+    APPROVALS,
+    RECORDS,
+    SUMMARIES,
+    approval_record,
+    journal_entry,
+    owner_of,
+    run_record,
+    run_summary,
+    step_record,
+)
+from belay_drivers.sql.tables import approvals, attempts, journal, runs
+
+CHUNK: Final = 128
+"""Runs read in one statement."""
+
+_RUNS: Final = RECORDS.where(runs.c.run_id.in_(bindparam("b_runs", expanding=True)))
+_ATTEMPTS: Final = select(attempts).where(
+    attempts.c.run_id.in_(bindparam("b_runs", expanding=True)),
+    # An attempt of the contract's store has no kind; no engine can read it.
+    attempts.c.kind.is_not(None),
+)
+_APPROVALS: Final = APPROVALS.where(approvals.c.run_id.in_(bindparam("b_runs", expanding=True)))
+_JOURNAL: Final = (
+    select(journal)
+    .where(journal.c.run_id == bindparam("b_run"), journal.c.kind.not_like("ownership.%"))
+    .order_by(journal.c.entry)
+)
+_OWNERS: Final = (
+    select(runs.c.owner_host_id, runs.c.owner_pid, runs.c.owner_nonce)
+    .where(runs.c.status == RunStatus.RUNNING.value, runs.c.owner_host_id == bindparam("b_host"))
+    .group_by(runs.c.owner_host_id, runs.c.owner_pid, runs.c.owner_nonce)
+)
+
+
+class Reading(Role):
+    """Everything that is only read."""
+
+    async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
+        """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
+        work = self._parts.database.read(lambda tx: _histories(tx, command.run_ids))
+        return await self._guard("history", work)
+
+    async def find_run(self, run_id: RunId) -> RunRecord | None:
+        """One run with its payloads."""
+
+        def read(tx: Connection) -> RunRecord | None:
+            row = tx.execute(_RUNS, {"b_runs": [key_of(run_id)]}).mappings().one_or_none()
+            return None if row is None else run_record(row)
+
+        return await self._guard("find_run", self._parts.database.read(read))
+
+    async def list_runs(self, command: commands.ListRuns) -> tuple[RunSummary, ...]:
+        """A page of runs without payloads, the newest first."""
+
+        def read(tx: Connection) -> tuple[RunSummary, ...]:
+            return tuple(run_summary(row) for row in tx.execute(_page(command)).mappings().all())
+
+        return await self._guard("list_runs", self._parts.database.read(read))
+
+    async def list_approvals(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
+        """Undecided approvals of runs that are not over, the oldest first."""
+        statement = (
+            APPROVALS.join(runs, runs.c.run_id == approvals.c.run_id)
+            .where(approvals.c.decision.is_(None), runs.c.status.not_in(OVER))
+            .order_by(approvals.c.asked_at, approvals.c.approval_id)
+            .limit(max(command.limit, 0))
+        )
+        if command.run_id is not None:
+            statement = statement.where(approvals.c.run_id == key_of(command.run_id))
+
+        def read(tx: Connection) -> tuple[ApprovalRecord, ...]:
+            return tuple(approval_record(row) for row in tx.execute(statement).mappings().all())
+
+        return await self._guard("list_approvals", self._parts.database.read(read))
+
+    async def find_approval(self, approval_id: str) -> ApprovalRecord | None:
+        """One approval, decided or not."""
+        statement = APPROVALS.where(approvals.c.approval_id == approval_id)
+
+        def read(tx: Connection) -> ApprovalRecord | None:
+            row = tx.execute(statement).mappings().one_or_none()
+            return None if row is None else approval_record(row)
+
+        return await self._guard("find_approval", self._parts.database.read(read))
+
+    async def journal(self, run_id: RunId) -> tuple[JournalEntry, ...]:
+        """The events of a run in order; ownership facts are a stream of their own."""
+
+        def read(tx: Connection) -> tuple[JournalEntry, ...]:
+            rows = tx.execute(_JOURNAL, {"b_run": key_of(run_id)}).mappings().all()
+            return tuple(journal_entry(row, run_id) for row in rows)
+
+        return await self._guard("journal", self._parts.database.read(read))
+
+    async def running_owners(self, host_id: str) -> tuple[OwnerId, ...]:
+        """The distinct owners of running runs on this host."""
+
+        def read(tx: Connection) -> tuple[OwnerId, ...]:
+            found = (owner_of(row) for row in tx.execute(_OWNERS, {"b_host": host_id}).mappings().all())
+            return tuple(sorted((owner for owner in found if owner), key=lambda owner: (owner.pid, owner.nonce)))
+
+        return await self._guard("running_owners", self._parts.database.read(read))
+
+
+def _page(command: commands.ListRuns) -> Any:
+    statement = SUMMARIES.order_by(runs.c.created_at.desc(), runs.c.run_id.desc()).limit(max(command.limit, 0))
+    if command.workflow is not None:
+        statement = statement.where(runs.c.workflow == command.workflow)
+    if command.status is not None:
+        statement = statement.where(runs.c.status == command.status.value)
+    if command.waiting_reason is not None:
+        statement = statement.where(runs.c.waiting_reason == command.waiting_reason)
+    if command.before is not None:
+        last = runs.alias("last")
+        place = select(last.c.created_at, last.c.run_id).where(last.c.run_id == key_of(command.before))
+        statement = statement.where(tuple_(runs.c.created_at, runs.c.run_id) < place.scalar_subquery())
+    return statement
+
+
+def _histories(tx: Connection, run_ids: Sequence[RunId]) -> tuple[commands.RunHistory, ...]:
+    keys = [key_of(run_id) for run_id in run_ids]
+    known: dict[str, commands.RunHistory] = {}
+    for chunk in _chunks(list(dict.fromkeys(keys))):
+        known |= _history_of(tx, chunk)
+    return tuple(known[key] for key in keys if key in known)
+
+
+def _chunks(keys: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), CHUNK):
+        chunk = keys[start : start + CHUNK]
+        # A few lengths only, so that the database keeps the statements it has prepared.
+        length = 1 << (len(chunk) - 1).bit_length()
+        yield chunk + chunk[-1:] * (length - len(chunk))
+
+
+def _history_of(tx: Connection, keys: list[str]) -> dict[str, commands.RunHistory]:
+    bound = {"b_runs": keys}
+    # In this order: a decision marks the run and is read with it, so the approvals are never behind the mark.
+    found = tx.execute(_RUNS, bound).mappings().all()
+    steps = sorted(
+        tx.execute(_ATTEMPTS, bound).mappings().all(),
+        key=lambda row: (row["run_id"], row["full_key"] or "", row["attempt"]),
+    )
+    asked = sorted(
+        tx.execute(_APPROVALS, bound).mappings().all(),
+        key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]),
+    )
+    attempts_of = {key: tuple(map(step_record, rows)) for key, rows in groupby(steps, lambda row: row["run_id"])}
+    approvals_of = {
+        key: tuple(map(approval_record, rows)) for key, rows in groupby(asked, lambda row: row["run_id"])
+    }
+    return {
+        row["run_id"]: commands.RunHistory(
+            run_record(row), attempts_of.get(row["run_id"], ()), approvals_of.get(row["run_id"], ())
+        )
+        for row in found
+    }

@@ -1,0 +1,143 @@
+"""An operator's word on a run in review."""
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from belay_core import commands
+from belay_core.admission import json
+from belay_core.moments import Millis
+from belay_core.outcomes import engine as outcomes
+from belay_core.outcomes.runs import NotFound
+from belay_core.records.run import RunStatus
+from belay_core.records.step_record import StepState
+from belay_drivers.sql.children import change_attempt, note, withdraw_open
+from belay_drivers.sql.database import Undone
+from belay_drivers.sql.engine_store.base import Role
+from belay_drivers.sql.engine_store.deciding import mark
+from belay_drivers.sql.fences import NOT_WAITING, OVER, UNCLAIMED, Held, lock
+from belay_drivers.sql.keys import key_of, step_digest
+from belay_drivers.sql.rows import Columns
+from belay_drivers.sql.tables import attempts, runs, values
+
+IN_REVIEW: Final = "needs_review"
+_LATEST: Final = (
+    select(attempts)
+    .where(
+        attempts.c.run_id == bindparam("b_run"),
+        attempts.c.step_key_digest == bindparam("b_digest"),
+    )
+    .order_by(attempts.c.attempt.desc())
+    .limit(1)
+)
+_FAIL: Final = (
+    update(runs)
+    .where(runs.c.run_id == bindparam("b_run"))
+    .values(
+        status=RunStatus.FAILED.value,
+        finished_at=bindparam("b_now"),
+        ready_at=None,
+        **NOT_WAITING,
+        **UNCLAIMED,
+    )
+)
+_FORGIVE: Final = update(runs).where(runs.c.run_id == bindparam("b_run")).values(takeovers=0)
+_WORDS: Final = {
+    commands.Happened: "happened",
+    commands.Retry: "retry",
+    commands.GiveUp: "give_up",
+}
+
+
+class Resolving(Role):
+    """``resolve``."""
+
+    async def resolve(self, command: commands.Resolve) -> outcomes.ResolveOutcome:
+        """Store an operator's word on a run in review."""
+        ended = await self._guard("resolve", self._resolve(command))
+        if isinstance(ended, outcomes.Resolved):
+            self._parts.wakes.poke(command.run_id)
+        return ended
+
+    async def _resolve(self, command: commands.Resolve) -> outcomes.ResolveOutcome:
+        now_ms = self._now()
+        return await self._parts.database.write(
+            lambda tx, again: _Word(command, now_ms, again=again).spoken(tx)
+        )
+
+
+class _Word:
+    def __init__(self, command: commands.Resolve, now_ms: Millis, *, again: bool) -> None:
+        self._command = command
+        self._now = now_ms
+        self._again = again
+
+    def spoken(self, tx: Connection) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+        command = self._command
+        held = lock(tx, key_of(command.run_id), self._now)
+        if held is None:
+            return Undone(NotFound())
+        orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
+        if self._again and orphan is not None and self._is_ours(orphan):
+            return Undone(outcomes.Resolved(self._now))
+        if not self._fits(held, orphan):
+            return Undone(outcomes.NotInReview())
+        facts = {"resolution": _WORDS[type(command.resolution)], "by": command.by, "step_key": command.step_key}
+        note(tx, held, "resolved", {**facts})
+        if orphan is not None:
+            self._close(tx, held, orphan)
+        if isinstance(command.resolution, commands.GiveUp):
+            _give_up(tx, held, command.by)
+        else:
+            if orphan is None:
+                tx.execute(_FORGIVE, {"b_run": held.key})
+            mark(tx, held)
+        return outcomes.Resolved(self._now)
+
+    def _attempt(self, tx: Connection, held: Held, step_key: str) -> Columns | None:
+        bound = {"b_run": held.key, "b_digest": step_digest(step_key)}
+        return tx.execute(_LATEST, bound).mappings().one_or_none()
+
+    def _is_ours(self, orphan: Columns) -> bool:
+        return (orphan["resolved_by"], orphan["resolved_at"]) == (self._command.by, self._now)
+
+    def _fits(self, held: Held, orphan: Columns | None) -> bool:
+        """Whether the word is one that this run waits for."""
+        status = held.row["status"]
+        giving_up = isinstance(self._command.resolution, commands.GiveUp)
+        if status in OVER or (giving_up and status != RunStatus.SUSPENDED.value):
+            return False
+        if self._command.step_key is not None:
+            return (
+                orphan is not None
+                and orphan["state"] == StepState.ORPHANED.value
+                and orphan["resolved_at"] is None
+            )
+        return (
+            status == RunStatus.SUSPENDED.value
+            and held.row["waiting_reason"] == IN_REVIEW
+            and not isinstance(self._command.resolution, commands.Happened)
+        )
+
+    def _close(self, tx: Connection, held: Held, orphan: Columns) -> None:
+        changes: dict[str, Any] = {"resolved_by": self._command.by, "resolved_at": self._now}
+        resolution = self._command.resolution
+        if not isinstance(resolution, commands.GiveUp):
+            changes["meta"] = _with_resolution(orphan["meta"], _WORDS[type(resolution)])
+        if isinstance(resolution, commands.Happened):
+            changes["outcome"] = resolution.outcome
+        change_attempt(tx, held, orphan["step_key_digest"], orphan["attempt"], changes)
+
+
+def _with_resolution(meta: str, word: str) -> str:
+    known = json.decode(meta)
+    members = known if isinstance(known, dict) else {}
+    return json.encode({**members, "resolution": word})
+
+
+def _give_up(tx: Connection, held: Held, by: str) -> None:
+    tx.execute(_FAIL, {"b_run": held.key, "b_now": held.now_ms})
+    error = json.encode({"type": "GivenUp", "message": f"given up by {by}"})
+    tx.execute(update(values).where(values.c.run_id == held.key).values(error=error))
+    withdraw_open(tx, held)
+    note(tx, held, "settled", {"status": RunStatus.FAILED.value})

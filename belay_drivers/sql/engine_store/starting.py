@@ -1,0 +1,97 @@
+"""Beginning runs."""
+
+from sqlalchemy import Connection, Insert, insert, select
+
+from belay_core import commands
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.outcomes import engine as outcomes
+from belay_core.records.run import RunStatus
+from belay_drivers.sql.children import note_at
+from belay_drivers.sql.database import Undone
+from belay_drivers.sql.engine_store.base import Parts, Role
+from belay_drivers.sql.fences import written
+from belay_drivers.sql.keys import full_text_of, key_of
+from belay_drivers.sql.tables import runs, values
+
+_KNOWN = select(
+    runs.c.run_id,
+    runs.c.status,
+    runs.c.workflow,
+    runs.c.idempotency_key,
+    runs.c.created_at,
+    values.c.input,
+    values.c.full_id,
+).join(values, values.c.run_id == runs.c.run_id)
+
+
+class Starting(Role):
+    """``start``."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._insert: Insert = parts.database.dialect.insert_if_absent(runs)
+
+    async def start(self, command: commands.Start) -> outcomes.StartOutcome:
+        """Store a new run, or find the one that is meant."""
+        ended = await self._guard("start", self._start(command))
+        if isinstance(ended, outcomes.Started):
+            self._parts.wakes.poke(ended.run_id)
+        return ended
+
+    async def _start(self, command: commands.Start) -> outcomes.StartOutcome:
+        now_ms = self._now()
+        return await self._parts.database.write(lambda tx, again: self._begin(tx, command, now_ms, again=again))
+
+    def _begin(
+        self, tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool
+    ) -> outcomes.StartOutcome | Undone[outcomes.StartOutcome]:
+        run_key = key_of(command.run_id)
+        row = {
+            "run_id": run_key,
+            "status": RunStatus.PENDING.value,
+            "workflow": command.workflow,
+            "version": command.version,
+            "priority": command.priority,
+            "ready_at": now_ms if command.run_at_ms is None else command.run_at_ms,
+            "created_at": now_ms,
+            "idempotency_key": command.idempotency_key,
+            "last_entry": 1,
+        }
+        inserted = tx.execute(self._insert.returning(*runs.c), row).mappings().one_or_none()
+        if inserted is None:
+            return Undone(_known(tx, command, now_ms, again=again))
+        tx.execute(
+            insert(values),
+            {
+                "run_id": run_key,
+                "full_id": full_text_of(command.run_id, run_key),
+                "state": "{}",
+                "input": command.input,
+                "trace": command.trace,
+            },
+        )
+        held = written(run_key, now_ms, inserted)
+        note_at(tx, held, 1, "created", {"workflow": command.workflow, "version": command.version})
+        return outcomes.Started(command.run_id)
+
+
+def _known(tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool) -> outcomes.StartOutcome:
+    """Which run stood in the way; a statement of its own, so that it sees what committed meanwhile."""
+    run_key = key_of(command.run_id)
+    if command.idempotency_key is not None:
+        row = tx.execute(_KNOWN.where(runs.c.idempotency_key == command.idempotency_key)).one_or_none()
+        if row is not None:
+            known = RunId(row.full_id or row.run_id)
+            if row.workflow != command.workflow:
+                return outcomes.KeyTaken(known, row.workflow)
+            if again and known == command.run_id and row.created_at == now_ms:
+                return outcomes.Started(known)
+            return outcomes.Found(known, RunStatus(row.status))
+    row = tx.execute(_KNOWN.where(runs.c.run_id == run_key)).one_or_none()
+    wanted = (command.workflow, command.idempotency_key, command.input)
+    if row is None or (row.workflow, row.idempotency_key, row.input) != wanted:
+        return outcomes.RunIdTaken()
+    if again and row.created_at == now_ms:
+        return outcomes.Started(command.run_id)
+    return outcomes.Found(command.run_id, RunStatus(row.status))

@@ -1,0 +1,26 @@
+"""Key form: identifiers as they stand in indexes (kernel 2)."""
+
+from hashlib import sha256
+from typing import Final
+
+from belay_core import limits
+
+_HASHED: Final = "sha256:"
+
+
+def key_of(text: str) -> str:
+    """The identifier itself, or a hash of it where it is too long for an index or looks like a hash already."""
+    encoded = text.encode()
+    if len(encoded) <= limits.MAXIMUM_KEY_BYTES and not text.startswith(_HASHED):
+        return text
+    return _HASHED + sha256(encoded).hexdigest()
+
+
+def full_text_of(text: str, key: str) -> str | None:
+    """What has to be kept beside the key so that the identifier can be given back: nothing where they are equal."""
+    return None if text == key else text
+
+
+def step_digest(step_key: str) -> str:
+    """The key of an engine's attempt: lower-case hex SHA-256 of its full step key."""
+    return sha256(step_key.encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""SQLite's way of saying what the shared statements mean."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Insert, Table
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import StatementError
+
+from belay_core.errors import DatabaseCode
+from belay_drivers.sql.dialect import Failure, SqlDialect
+
+LONGEST_CHAIN: Final = 8
+_KINDS: Final[tuple[tuple[str, DatabaseCode, bool], ...]] = (
+    ("SQLITE_BUSY", "busy", True),
+    ("SQLITE_LOCKED", "busy", True),
+    ("SQLITE_CONSTRAINT", "constraint", False),
+    ("SQLITE_MISMATCH", "constraint", False),
+    ("SQLITE_IOERR", "io", False),
+    ("SQLITE_CANTOPEN", "io", False),
+    ("SQLITE_FULL", "io", False),
+    ("SQLITE_CORRUPT", "io", False),
+    ("SQLITE_NOTADB", "io", False),
+    ("SQLITE_READONLY", "io", False),
+)
+
+
+class SqliteDialect(SqlDialect):
+    """The one dialect of the SQLite driver."""
+
+    name = "sqlite"
+
+    def insert_if_absent(self, table: Table) -> Insert:
+        """An INSERT that does nothing where any unique key of its row exists."""
+        return sqlite.insert(table).on_conflict_do_nothing()
+
+    def insert_or_replace(
+        self, table: Table, keys: Sequence[str], replaced: Sequence[str], where: ColumnElement[bool]
+    ) -> Insert:
+        """An INSERT that replaces these columns of the row with the same keys, if that row meets the condition."""
+        adding = sqlite.insert(table)
+        return adding.on_conflict_do_update(
+            index_elements=list(keys),
+            set_={name: adding.excluded[name] for name in replaced},
+            where=where,
+        )
+
+    def explain(self, error: BaseException) -> Failure | None:
+        """What an exception of the database's driver means; None where it is somebody else's."""
+        for link in _chain(error):
+            if isinstance(link, sqlite3.Error):
+                return _failure(getattr(link, "sqlite_errorname", None))
+        if isinstance(error, StatementError | OSError | OverflowError | UnicodeEncodeError):
+            return Failure("io" if isinstance(error, OSError) else "unknown")
+        return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    for _ in range(LONGEST_CHAIN):
+        if link is None:
+            return
+        yield link
+        link = getattr(link, "orig", None) or link.__cause__ or link.__context__
+
+
+def _failure(name: str | None) -> Failure:
+    for prefix, code, again in _KINDS:
+        if name is not None and name.startswith(prefix):
+            return Failure(code, name, again=again)
+    return Failure("unknown", name)
+
+
+DIALECT: Final = SqliteDialect()

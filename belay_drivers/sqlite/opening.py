@@ -1,0 +1,142 @@
+"""Opening SQLite: one writer and a few readers over a file, or one connection over a database in memory."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, StaticPool, event, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from belay_core.ids import IdSource, Uuid7Ids
+from belay_core.moments import Clock, SystemClock, reading
+from belay_core.stores.bundle import LeaseTimes, Stores
+from belay_drivers.sql.database import Database, Engines
+from belay_drivers.sql.migrating import apply, is_empty, ladder, printed, verify
+from belay_drivers.sql.stores import assembled
+from belay_drivers.sqlite.dialect import DIALECT
+
+READERS: Final = 4
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds a statement waits for another process's write."""
+_MEMORY: Final = ":memory:"
+_LADDER: Final = ladder("belay_drivers.sqlite")
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path_or_url: "str | os.PathLike[str]", *, clock: Clock | None = None, ids: IdSource | None = None
+) -> AsyncIterator[Stores]:
+    """Open the stores in a SQLite file, or in memory with ``":memory:"``.
+
+    An empty file and a database in memory get their schema; any other schema than this code's is refused with
+    ``SchemaMismatch``, which names the command that helps. URLs are ``sqlite:///relative.db``,
+    ``sqlite:////absolute.db`` and ``sqlite://`` for memory. Everything is closed when the block is left.
+    """
+    clock = clock or SystemClock()
+    files = _Files(_path_of(path_or_url))
+    try:
+        times = await files.made_ready(clock)
+        yield assembled(files.database, clock=clock, ids=ids or Uuid7Ids(), lease=times)
+    finally:
+        await files.close()
+
+
+async def migrate_sqlite(path_or_url: "str | os.PathLike[str]") -> list[tuple[int, str]]:
+    """Bring the schema of a file up to this code's; the migrations that this call applied."""
+    files = _Files(_path_of(path_or_url))
+    try:
+        return await files.migrated(SystemClock())
+    finally:
+        await files.close()
+
+
+def migration_script() -> str:
+    """All migrations as SQL, for those who apply them by other means."""
+    return printed(_LADDER, "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+
+
+def _path_of(path_or_url: "str | os.PathLike[str]") -> str:
+    text = os.fspath(path_or_url)
+    if text.startswith(("sqlite:", "sqlite+")):
+        return make_url(text).database or _MEMORY
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    engines: Engines
+    write_turn: asyncio.Lock
+    read_turn: asyncio.Lock | None
+
+
+class _Files:
+    """The engines over one database, and the stores' way to it."""
+
+    def __init__(self, path: str) -> None:
+        self._opened = _in_memory() if path == _MEMORY else _in_file(path)
+        self.database = Database(
+            self._opened.engines,
+            DIALECT,
+            one_writer=self._opened.write_turn,
+            one_reader=self._opened.read_turn,
+            patience=None,
+        )
+
+    async def made_ready(self, clock: Clock) -> LeaseTimes:
+        """Give an empty database its schema, check any other, and answer its lease times."""
+        now_ms = reading(clock)
+
+        def prepare(tx: Connection, _again: bool) -> LeaseTimes:  # noqa: FBT001  the body's signature
+            if is_empty(tx):
+                apply(tx, _LADDER, now_ms)
+            return verify(tx, _LADDER)
+
+        return await self.database.write(prepare)
+
+    async def migrated(self, clock: Clock) -> list[tuple[int, str]]:
+        """Apply what is missing."""
+        now_ms = reading(clock)
+        return await self.database.write(lambda tx, _: apply(tx, _LADDER, now_ms))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._opened.engines.write.dispose()
+        if self._opened.engines.read is not self._opened.engines.write:
+            await self._opened.engines.read.dispose()
+
+
+def _in_memory() -> _Opened:
+    engine = _engine(_MEMORY, begin="BEGIN IMMEDIATE", poolclass=StaticPool)
+    turn = asyncio.Lock()
+    return _Opened(Engines(engine, engine), turn, turn)
+
+
+def _in_file(path: str) -> _Opened:
+    writer = _engine(path, begin="BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
+    readers = _engine(path, begin="BEGIN", pool_size=READERS, max_overflow=0)
+    return _Opened(Engines(writer, readers), asyncio.Lock(), None)
+
+
+def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{path}",
+        hide_parameters=True,
+        # The driver must not begin transactions by itself: it begins them deferred, and one that reads first
+        # and writes later fails at once when another process has written meanwhile.
+        connect_args={"isolation_level": None, "timeout": BUSY_TIMEOUT},
+        **pool,
+    )
+    event.listen(engine.sync_engine, "connect", _prepared)
+    event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+def _prepared(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY"):
+        cursor.execute(f"PRAGMA {pragma}")
+        cursor.fetchall()
+    cursor.close()

@@ -1,0 +1,52 @@
+"""A clock that stands still until the test moves it."""
+
+import asyncio
+import heapq
+from datetime import timedelta
+
+from belay_core.moments import Clock
+
+_START = 1_767_571_200_001.0
+"""2026-01-05T00:00:00.001Z: one tick past the round number, so that a store that rounds is found out."""
+
+
+class ManualClock(Clock):
+    """Both readings move together, by hand; sleepers come back when their moment is passed."""
+
+    def __init__(self, now: float = _START) -> None:
+        self._now = now
+        self._elapsed = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        """The moment the test has set, in milliseconds."""
+        return self._now
+
+    def elapsed(self) -> float:
+        """Milliseconds by which the test has moved the clock."""
+        return self._elapsed
+
+    def advance(self, by: timedelta | float) -> None:
+        """Move on by a span, or by so many milliseconds, and wake those whose sleep is over."""
+        step = by.total_seconds() * 1000 if isinstance(by, timedelta) else by
+        self._now += step
+        self._elapsed += step
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed:
+            _, _, sleeper = heapq.heappop(self._sleepers)
+            if not sleeper.done():
+                sleeper.set_result(None)
+
+    def set(self, now: float) -> None:
+        """Step the wall clock alone, as an operator might; sleepers and ``elapsed`` do not notice."""
+        self._now = now
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back when the test has moved the clock on by ``seconds``."""
+        if seconds <= 0:
+            await asyncio.sleep(0)  # noqa: TID251  (lets others run, waits for no time)
+            return
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._sleepers, (self._elapsed + seconds * 1000, self._count, sleeper))
+        await sleeper

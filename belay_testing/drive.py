@@ -1,0 +1,48 @@
+"""Driving a worker by hand: no background, no waiting, no chance."""
+
+from typing import Any, Literal
+
+from belay_core.client import RunHandle
+from belay_core.errors import InvalidTransitionError
+from belay_core.outcomes.engine import Decided
+from belay_core.worker import Worker
+
+_ROUNDS = 1_000
+
+
+async def drain(worker: Worker) -> int:
+    """Have the worker take and drain everything that is due, until nothing is; how many runs it took.
+
+    Runs that wait are parked at once, however soon they would go on. Raises ``AssertionError`` where runs never come
+    to rest.
+    """
+    taken = 0
+    for _ in range(_ROUNDS):
+        took = await worker.host.take()
+        await worker.host.finish_all()
+        taken += took
+        if not took:
+            return taken
+    raise AssertionError("drain: the runs of this worker never come to rest")
+
+
+async def decide(
+    worker: Worker,
+    run: str | RunHandle[Any],
+    gate: str | None = None,
+    decision: Literal["approved", "rejected"] = "approved",
+    *,
+    by: str = "tester",
+    reason: str | None = None,
+    **edit: Any,
+) -> None:
+    """Decide at a gate of a run and drain; raises ``AssertionError`` where the decision does not count."""
+    try:
+        if decision == "approved":
+            answer = await worker.client.approve(run, gate, by=by, reason=reason, **edit)
+        else:
+            answer = await worker.client.reject(run, gate, by=by, reason=reason)
+    except InvalidTransitionError as error:
+        raise AssertionError(str(error)) from None
+    assert isinstance(answer, Decided), f"the decision does not count: {type(answer).__name__}"  # noqa: S101
+    await drain(worker)

@@ -1,0 +1,169 @@
+"""How answers are spelled and counted: every outcome of every counted operation, and nothing else."""
+
+import inspect
+from typing import get_args, get_type_hints
+
+import pytest
+
+from belay_core import commands, outcomes
+from belay_core.errors import EngineStoreError, RunStoreError
+from belay_core.ids import RunId
+from belay_core.outcomes import attempts, engine, runs
+from belay_core.outcomes.attempts import RunNotFound
+from belay_core.outcomes.engine import NotInReview, Parked, Renewed, Resolved, Settled
+from belay_core.outcomes.runs import EvidenceRequired, FenceLost, GuardFailed, Transitioned
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import TERMINAL, RunStatus
+from belay_core.stores.engine_store import EngineStore
+from belay_core.stores.run_store import RunStore
+from belay_core.telemetry import answers
+
+TABLES = [
+    ("belay.run.claims", {"op": "claim_and_own"}, RunStore.claim_and_own, answers.CLAIM_AND_OWN),
+    ("belay.run.claims", {"op": "acquire"}, EngineStore.acquire, answers.ACQUIRE),
+    ("belay.run.heartbeats", {"op": "heartbeat"}, RunStore.heartbeat, answers.HEARTBEAT),
+    ("belay.run.heartbeats", {"op": "renew"}, EngineStore.renew, answers.RENEW),
+    ("belay.run.transitions", {"to": "suspended"}, EngineStore.park, answers.PARK),
+    ("belay.run.transitions", {"to": "failed"}, EngineStore.resolve, answers.GIVE_UP),
+    *(
+        ("belay.run.transitions", {"to": to}, operation, table[to])
+        for operation, table in (
+            (RunStore.transition_owned, answers.TRANSITION_OWNED),
+            (EngineStore.settle, answers.SETTLE),
+        )
+        for to in (*map(str, RunStatus), "invalid")
+    ),
+]
+
+
+def outcome_classes() -> set[type]:
+    return {
+        member
+        for module in (attempts, engine, runs)
+        for member in vars(module).values()
+        if inspect.isclass(member) and member.__module__.startswith(outcomes.__name__)
+    }
+
+
+def answered(operation: object) -> set[type]:
+    """The classes an operation answers with, from its signature; those of a tuple's members."""
+    hint = get_type_hints(operation)["return"]
+    if getattr(hint, "__origin__", None) is tuple:
+        hint = get_args(hint)[0]
+    return set(get_args(hint) or (hint,))
+
+
+@pytest.mark.parametrize(("counter", "fixed", "operation", "table"), TABLES)
+def test_a_table_has_exactly_the_outcomes_of_its_operation(counter, fixed, operation, table):
+    assert set(table.answers) == answered(operation)
+    for outcome, series in table.answers.items():
+        assert series.counter == counter
+        assert series.attributes == {**fixed, "outcome": answers.spelled(outcome)}
+    assert table.failure.attributes == {**fixed, "outcome": "failure"}
+    assert table.interrupt.attributes == {**fixed, "outcome": "interrupt"}
+
+
+def test_the_series_of_the_contract_are_as_many_as_it_says():
+    assert len(answers.CLAIM_AND_OWN.answers) == 6
+    assert len(answers.HEARTBEAT.answers) == 3
+    assert sum(len(answers.TRANSITION_OWNED[status].answers) for status in RunStatus) == 24
+
+
+def test_every_outcome_has_a_name_of_its_own():
+    spelled = {answers.spelled(outcome) for outcome in outcome_classes()}
+    assert len(spelled) == len(outcome_classes()) > 30
+    assert {"fence_lost", "run_id_taken", "activated", "no_such_approval"} <= spelled
+
+
+def test_only_the_end_of_a_run_adds_to_the_throughput():
+    for status in RunStatus:
+        over = status in TERMINAL
+        assert answers.transition_owned(status).over is (Transitioned if over else None)
+        assert answers.settle(status).over is (Settled if over else None)
+    assert answers.PARK.over is None
+    assert answers.GIVE_UP.over is Resolved
+
+
+@pytest.mark.parametrize("given", ["done", "", "COMPLETED", None, 4, object(), ["completed"]])
+def test_a_status_that_is_none_makes_no_series_of_its_own(given):
+    assert answers.to_status(given) == "invalid"
+    assert answers.transition_owned(given) is answers.TRANSITION_OWNED["invalid"]
+
+
+async def test_what_was_counted(watched, examples):
+    run, engine_store = "belay.run_store.", "belay.engine_store."
+    claim = examples[f"{run}claim_and_own"]
+    await watched.do(claim)
+    await watched.do(claim)
+    await watched.do(claim, EvidenceRequired())
+    await watched.do(examples[f"{run}heartbeat"])
+    await watched.do(examples[f"{engine_store}acquire"])
+    await watched.do(examples[f"{engine_store}renew"], (Renewed(None, None), Renewed(None, None), RunNotFound()))
+    await watched.do(examples[f"{engine_store}park"])
+    await watched.do(examples[f"{engine_store}settle"])
+    await watched.do(examples[f"{run}transition_owned"])
+    await watched.do(examples[f"{run}transition_owned"], GuardFailed())
+    assert watched.counted() == {
+        "belay.run.claims{op=acquire,outcome=acquired}": 1,
+        "belay.run.claims{op=claim_and_own,outcome=activated}": 2,
+        "belay.run.claims{op=claim_and_own,outcome=evidence_required}": 1,
+        "belay.run.heartbeats{op=heartbeat,outcome=updated}": 1,
+        "belay.run.heartbeats{op=renew,outcome=renewed}": 2,
+        "belay.run.heartbeats{op=renew,outcome=run_not_found}": 1,
+        "belay.run.throughput": 2,
+        "belay.run.transitions{outcome=guard_failed,to=completed}": 1,
+        "belay.run.transitions{outcome=parked,to=suspended}": 1,
+        "belay.run.transitions{outcome=settled,to=completed}": 1,
+        "belay.run.transitions{outcome=transitioned,to=completed}": 1,
+    }
+
+
+async def test_what_is_not_the_end_of_a_run_adds_nothing_to_the_throughput(watched, examples):
+    transition = watched.stores.runs.transition_owned
+    owner = OwnerId("host-a", 7, "nonce-1")
+    for answer, to in ((Transitioned(), RunStatus.SUSPENDED), (FenceLost(), RunStatus.COMPLETED)):
+        watched.behind.answer = answer
+        await transition(RunId("run-1"), owner, to)
+    await watched.do(examples["belay.engine_store.settle"], FenceLost())
+    await watched.do(examples["belay.engine_store.park"], Parked())
+    assert "belay.run.throughput" not in watched.counted()
+
+
+async def test_an_operator_who_gives_up_ends_a_run(watched):
+    engine_store = watched.stores.engine
+    for answer, resolution in (
+        (Resolved(1), commands.GiveUp()),
+        (NotInReview(), commands.GiveUp()),
+        (Resolved(1), commands.Retry()),
+        (Resolved(1), commands.Happened("1")),
+    ):
+        watched.behind.answer = answer
+        await engine_store.resolve(commands.Resolve(RunId("run-1"), resolution, "operator"))
+    assert watched.counted() == {
+        "belay.run.throughput": 1,
+        "belay.run.transitions{outcome=not_in_review,to=failed}": 1,
+        "belay.run.transitions{outcome=resolved,to=failed}": 1,
+    }
+    assert [span.attributes["resolution"] for span in watched.spans] == ["give_up", "give_up", "retry", "happened"]
+
+
+async def test_a_call_that_broke_off_is_counted_as_such(watched, examples):
+    for name in ("run_store.claim_and_own", "engine_store.renew", "engine_store.settle"):
+        with pytest.raises(EngineStoreError):
+            await watched.do(examples[f"belay.{name}"], EngineStoreError("persistence_failed", "x", "gone"))
+    watched.behind.answer = RunStoreError("invalid_run", "transition_owned", "run input is invalid")
+    with pytest.raises(RunStoreError):
+        await watched.stores.runs.transition_owned("run-1", None, "4711-is-a-secret")
+    assert watched.counted() == {
+        "belay.run.claims{op=claim_and_own,outcome=failure}": 1,
+        "belay.run.heartbeats{op=renew,outcome=failure}": 2,
+        "belay.run.transitions{outcome=failure,to=completed}": 1,
+        "belay.run.transitions{outcome=failure,to=invalid}": 1,
+    }
+
+
+async def test_operations_that_own_nothing_are_not_counted(watched, example):
+    counted = {"claim_and_own", "heartbeat", "transition_owned", "acquire", "renew", "park", "settle"}
+    if example.operation not in counted or example.store == "attempt":
+        await watched.do(example)
+        assert watched.counted() == {}
