@@ -26,6 +26,17 @@ async def drain(worker: Worker) -> int:
     raise AssertionError("drain: the runs of this worker never come to rest")
 
 
+async def vanish(worker: Worker) -> None:
+    """Have the worker be gone as if its process had been killed: it writes nothing more and renews nothing.
+
+    Its runs are free for others once their heartbeats are stale (30 seconds).
+    """
+    for holding in worker.host.holdings():
+        holding.lost = True
+        holding.signal.set()
+    await worker.host.finish_all()
+
+
 async def decide(
     worker: Worker,
     run: str | RunHandle[Any],

@@ -213,7 +213,7 @@ def _check_against_lines(invoice: Invoice) -> Iterable[Finding]:
             continue
         of_category = [line for line in invoice.vat_lines if line.category == code]
         stated = [line for line in of_category if not category.taxed or line.rate == rate]
-        if not stated and of_category and abs(taxable) <= _tolerance(category):
+        if not stated and of_category and not _differs(category, abs(taxable)):
             continue  # a line given for nothing needs no group of its own beside those that there are
         if not stated:
             yield Finding(
@@ -266,7 +266,7 @@ def _compare_taxable(invoice: Invoice, category: _Category, line: VatLine, taxab
     if line.taxable is None:
         return
     difference = abs(line.taxable - taxable)
-    if difference > _tolerance(category):
+    if _differs(category, difference):
         yield Finding(
             f"BR-{category.rules}-08",
             "BT-116",
@@ -278,9 +278,9 @@ def _compare_taxable(invoice: Invoice, category: _Category, line: VatLine, taxab
         )
 
 
-def _tolerance(category: _Category) -> Decimal:
-    """How far a taxable amount may be from its lines: where VAT is charged the rule allows one, elsewhere none."""
-    return _ONE if category.taxed else _ZERO
+def _differs(category: _Category, difference: Decimal) -> bool:
+    """Whether a difference is too much: where VAT is charged the rule bears less than one, elsewhere none."""
+    return difference >= _ONE if category.taxed else difference > _ZERO
 
 
 def _group_name(code: str | None, rate: Decimal | None) -> str:

@@ -203,3 +203,6 @@ class Finding:
     message: str
     expected: Decimal | None = None
     found: Decimal | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"

@@ -17,7 +17,7 @@ class Rule:
     suppliers: tuple[str, ...] = ()
     """Parts of the supplier's name, or a whole VAT or legal identifier; one must be there."""
     keywords: tuple[str, ...] = ()
-    """Words; the name of one item must have a word that begins with one of them."""
+    """Words, of which one must be in the name of an item; ``word*`` also finds what begins with it."""
     classifications: tuple[str, ...] = ()
     """Beginnings of item classification codes (BT-158); one item's code must begin with one of them."""
     countries: tuple[str, ...] = ()
@@ -58,31 +58,39 @@ COST_CENTRES: Final = {
 DEFAULT: Final = Assignment("9900", "no rule fits")
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule("energy and rent", "1100", keywords=("electricity", "strom", "energy", "gas", "heating", "rent", "miete")),
+    Rule(
+        "premises and energy",
+        "1100",
+        keywords=("electricity", "strom", "energy", "heating", "rent", "miete", "cleaning", "reinigung*"),
+    ),
     Rule(
         "telephone",
         "2200",
-        keywords=("telephone", "mobile", "broadband", "internet", "roaming", "telefon", "mobilfunk"),
+        keywords=("telephone*", "mobile", "broadband", "internet", "roaming", "telefon*", "mobilfunk*"),
     ),
     Rule(
         "software and hosting",
         "2100",
-        keywords=("software", "licence", "license", "lizenz", "hosting", "cloud", "server", "laptop", "support"),
+        keywords=("software*", "licence*", "license*", "lizenz*", "hosting", "cloud", "server*", "laptop*"),
     ),
     Rule("information technology by code", "2100", classifications=("43", "8111", "48", "72")),
-    Rule("travel", "3100", keywords=("hotel", "flight", "train", "taxi", "conference", "reise", "bahn")),
-    Rule("training", "7100", keywords=("training", "course", "seminar", "workshop", "schulung")),
+    Rule("training", "7100", keywords=("training*", "course*", "seminar*", "workshop*", "schulung*")),
+    Rule("travel", "3100", keywords=("hotel*", "flight*", "railway", "taxi*", "conference*", "reise*", "bahn*")),
     Rule(
         "freight",
         "3200",
-        keywords=("freight", "shipping", "transport", "customs", "courier", "fracht", "versand", "spedition"),
+        keywords=("freight", "shipping", "transport*", "customs", "courier", "fracht*", "versand*", "spedition*"),
     ),
-    Rule("consulting", "5100", keywords=("consult", "advice", "legal", "audit", "beratung", "notar")),
-    Rule("office", "6100", keywords=("paper", "toner", "print", "office", "stationery", "papier", "magazine", "book")),
+    Rule("consulting", "5100", keywords=("consult*", "advice", "legal", "audit*", "beratung*", "notar*")),
+    Rule(
+        "office",
+        "6100",
+        keywords=("paper", "toner", "print*", "office", "stationery", "papier*", "magazine*", "book", "books"),
+    ),
     Rule(
         "production material",
         "4100",
-        keywords=("steel", "bolt", "timber", "aluminium", "resin", "bearing", "stahl", "holz", "schraube"),
+        keywords=("steel", "bolt*", "timber", "aluminium", "resin", "bearing*", "stahl*", "holz*", "schraube*"),
     ),
 )
 """From the first to the last; the first that fits decides."""
@@ -132,9 +140,10 @@ def _names_supplier(invoice: Invoice, wanted: tuple[str, ...]) -> bool:
     return any(one.casefold() in name or one in identifiers for one in wanted)
 
 
-def _has_word(texts: tuple[str, ...], beginnings: tuple[str, ...]) -> bool:
-    words = "".join(character if character.isalnum() else " " for character in " ".join(texts).casefold()).split()
-    return any(word.startswith(beginnings) for word in words)
+def _has_word(texts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    spaced = "".join(character if character.isalnum() else " " for character in " ".join(texts).casefold())
+    beginnings = tuple(word[:-1] for word in wanted if word.endswith("*"))
+    return any(word in wanted or word.startswith(beginnings) for word in spaced.split())
 
 
 def _begins(codes: tuple[str, ...], beginnings: tuple[str, ...]) -> bool:

@@ -39,7 +39,8 @@ def one_line(text: str, limit: int = MAXIMUM_SHOWN) -> str:
 
 def slug(text: str, limit: int = 40) -> str:
     """Lower-case ASCII letters, digits and single hyphens: a name no file system reads as anything else."""
-    plain = unicodedata.normalize("NFKD", text.casefold()).encode("ascii", "ignore").decode("ascii")
+    taken_apart = unicodedata.normalize("NFKD", text).casefold()
+    plain = "".join(character for character in taken_apart if not unicodedata.combining(character))
     return _NOT_SLUG.sub("-", plain).strip("-")[:limit].strip("-") or "x"
 
 

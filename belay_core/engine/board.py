@@ -73,8 +73,9 @@ class Board:
         self.calls[key] = call
         self._working += 1
         scope.open_calls += 1
-        if call.inline:
-            scope.inline += 1
+        scope.unopened -= 1
+        scope.inline += call.inline
+        if scope.inline and not scope.unopened:
             self._busy.pop(scope, None)
             self._moved()
         else:

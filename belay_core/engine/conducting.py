@@ -100,9 +100,11 @@ class PlayConductor(Conductor):
 
     def _key(self, scope: Scope, name: str) -> str:
         try:
-            return scope.key(name)
+            key = scope.key(name)
         except DefinitionError as error:
             raise self._play.break_off(error) from None
+        scope.unopened += 1
+        return key
 
     def _digest(self, step: Step[..., Any], arguments: object) -> str:
         try:

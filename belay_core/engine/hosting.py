@@ -8,6 +8,7 @@ from typing import Any
 from belay_core import commands
 from belay_core.commands import RunHistory
 from belay_core.engine.drain import Drain
+from belay_core.engine.holding import Holding
 from belay_core.engine.leasing import LeaseKeeper, keep
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError
@@ -33,12 +34,16 @@ class Host:
         self._freed = asyncio.Event()
         self._leaving = asyncio.Event()
         self._looked_for_dead = float("-inf")
-        self.keeper = LeaseKeeper(self._stores, lambda: [each.holding for each in self._drains.values()])
+        self.keeper = LeaseKeeper(self._stores, self.holdings)
 
     @property
     def in_hand(self) -> int:
         """How many runs this worker has in hand."""
         return len(self._drains)
+
+    def holdings(self) -> list[Holding]:
+        """The runs in hand."""
+        return [each.holding for each in self._drains.values()]
 
     async def work_for_ever(self) -> None:
         """Take and drain runs until ``leave`` is called."""

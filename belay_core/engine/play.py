@@ -93,6 +93,7 @@ class Play:
             return await self.give(call, answer)
         except asyncio.CancelledError:
             if not self.unwinding:
+                self.board.works(call)
                 await abandon(task)
             if self.unwinding or task.done():
                 self.board.close(call)
@@ -114,6 +115,8 @@ class Play:
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
         """Wait for what news bring under the call's key, or until a moment; None where the moment came first."""
+        if until is not None and until <= self.services.now():
+            return None
         arrival: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._awaited[call.key] = arrival
         self.board.waits(call, waiting)

@@ -1,8 +1,9 @@
 """Opening stores by URL: drivers are found by entry point alone (kernel 28)."""
 
+from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import entry_points
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from belay_core.errors import DriverNotFound
 from belay_core.ids import IdSource
@@ -10,6 +11,7 @@ from belay_core.moments import Clock
 from belay_core.stores.bundle import Stores
 
 GROUP = "belay.drivers"
+MIGRATIONS_GROUP = "belay.migrations"
 
 
 class OpensStores(Protocol):
@@ -21,6 +23,18 @@ class OpensStores(Protocol):
         """Open the stores behind this URL."""
 
 
+class Migrations(Protocol):
+    """What a driver registers under the same schemes to keep its schema up to date."""
+
+    @abstractmethod
+    async def migrate(self, url: str) -> list[tuple[int, str]]:
+        """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
+
+    @abstractmethod
+    def sql(self) -> str:
+        """All migrations as one script, for those who apply them by other means."""
+
+
 def open_stores(
     url: str, *, clock: Clock | None = None, ids: IdSource | None = None
 ) -> AbstractAsyncContextManager[Stores]:
@@ -28,9 +42,18 @@ def open_stores(
 
     Raises ``DriverNotFound`` where the URL has no scheme or no installed driver answers to it.
     """
+    return cast("OpensStores", _registered(GROUP, url))(url, clock=clock, ids=ids)
+
+
+def find_migrations(url: str) -> Migrations:
+    """The migrations of the driver that opens this URL; raises as ``open_stores`` does."""
+    return cast("Migrations", _registered(MIGRATIONS_GROUP, url))
+
+
+def _registered(group: str, url: str) -> Any:
     scheme = url.partition("://")[0].partition("+")[0] if "://" in url else ""
-    found = {point.name: point for point in entry_points(group=GROUP)}
+    found = {point.name: point for point in entry_points(group=group)}
     if scheme not in found:
         known = ", ".join(sorted(found)) or "none"
         raise DriverNotFound(f"url: no driver is installed for this scheme; installed: {known}")
-    return cast("OpensStores", found[scheme].load())(url, clock=clock, ids=ids)
+    return found[scheme].load()

@@ -10,7 +10,7 @@ from typing import Final
 SCOPE: Final = "belay"
 """The instrumentation scope of every span and counter."""
 
-# ---------------------------------------------------------------- spans of the stores
+# Spans of the stores.
 
 RUN_CREATE: Final = "belay.run_store.create"
 RUN_GET: Final = "belay.run_store.get"
@@ -44,14 +44,14 @@ ENGINE_FIND_APPROVAL: Final = "belay.engine_store.find_approval"
 ENGINE_JOURNAL: Final = "belay.engine_store.journal"
 ENGINE_RUNNING_OWNERS: Final = "belay.engine_store.running_owners"
 
-# ---------------------------------------------------------------- spans of workflows; a name follows the word
+# Spans of workflows; a name follows the word.
 
 START: Final = "start"
 DRAIN: Final = "invoke_workflow"
 STEP: Final = "step"
 GATE: Final = "gate"
 
-# ---------------------------------------------------------------- how an operation ended
+# How an operation ended.
 
 OUTCOME: Final = "outcome"
 SUCCESS: Final = "success"
@@ -60,7 +60,7 @@ INTERRUPT: Final = "interrupt"
 MIXED: Final = "mixed"
 ASKED: Final = "asked"
 
-# ---------------------------------------------------------------- keys of store spans and counters
+# Keys of store spans and counters.
 
 OP: Final = "op"
 TO: Final = "to"
@@ -78,7 +78,7 @@ DECISION: Final = "decision"
 RESOLUTION: Final = "resolution"
 COUNT: Final = "count"
 
-# ---------------------------------------------------------------- keys of workflow spans
+# Keys of workflow spans.
 
 BELAY_RUN_ID: Final = "belay.run.id"
 BELAY_WORKFLOW: Final = "belay.workflow"
@@ -100,7 +100,7 @@ GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 OPENINFERENCE_CHAIN: Final = "CHAIN"
 
-# ---------------------------------------------------------------- counters
+# Counters.
 
 CLAIMS: Final = "belay.run.claims"
 HEARTBEATS: Final = "belay.run.heartbeats"

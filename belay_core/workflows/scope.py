@@ -19,6 +19,8 @@ class Scope:
         """The moment at which the scope's last answer was recorded, or at which the scope began."""
         self.task = task
         """The task the scope belongs to: the first one that calls."""
+        self.unopened = 0
+        """How many calls were made and are not awaited yet."""
         self.open_calls = 0
         self.inline = 0
         """How many open calls and joins the scope's own task waits for, directly."""

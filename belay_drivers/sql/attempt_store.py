@@ -1,3 +1,188 @@
-from belay_drivers.sql.database import Database
-class SqlAttemptStore:
-    def __init__(self, database: Database) -> None: ...
+"""AttemptStore in SQL (specs, run store 7): every write under the lock of its run's row."""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, bindparam, select
+
+from belay_core import limits
+from belay_core.admission import json
+from belay_core.admission.attempts import IN_PROGRESS, AttemptInput
+from belay_core.admission.numbers import is_safe
+from belay_core.admission.text import is_durable
+from belay_core.errors import AttemptStoreError, DatabaseError
+from belay_core.ids import RunId
+from belay_core.outcomes.attempts import (
+    Conflict,
+    ExistingSame,
+    Finished,
+    FinishResult,
+    Inserted,
+    PutResult,
+    RunNotFound,
+    StateChanged,
+)
+from belay_core.outcomes.runs import FenceLost, NotFound
+from belay_core.records.attempt import ABSENT, Attempt, AttemptId, FinishAttempt
+from belay_core.records.owner import OwnerId
+from belay_core.stores.attempt_store import AttemptStore
+from belay_drivers.sql.children import change_attempt, insert_attempt
+from belay_drivers.sql.database import Database, Undone
+from belay_drivers.sql.fences import lock
+from belay_drivers.sql.guarding import code_of, guarded
+from belay_drivers.sql.keys import full_text_of, key_of
+from belay_drivers.sql.rows import Columns, Undecodable
+from belay_drivers.sql.run_store.base import is_owner
+from belay_drivers.sql.tables import attempts
+
+T = TypeVar("T")
+
+_ATTEMPT: Final = select(attempts).where(
+    attempts.c.run_id == bindparam("b_run"),
+    attempts.c.step_key_digest == bindparam("b_digest"),
+    attempts.c.attempt == bindparam("b_attempt"),
+)
+_VALUES: Final = ("checkpoint", "error", "outcome", "meta")
+
+
+class SqlAttemptStore(AttemptStore):
+    """Attempts, over one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, attempt: Attempt, owner: OwnerId) -> PutResult:
+        """Store an attempt (7.1); one that has ended never changes."""
+        given = AttemptInput("put")
+        owner = given.owner(owner)
+        stored = given.attempt(attempt)
+        row = _row_of(stored)
+
+        def put(tx: Connection, *, again: bool = False) -> PutResult | Undone[PutResult]:
+            held = lock(tx, row["run_id"], stored.started_at_ms)
+            if held is None:
+                return Undone(RunNotFound())
+            if not is_owner(held.row, owner):
+                return Undone(FenceLost())
+            if insert_attempt(tx, held, self._database.dialect, {**row, "epoch": held.row["epoch"]}):
+                return Inserted()
+            same = _is_same(decoded(_found(tx, stored), stored, "put"), stored)
+            if not same:
+                return Undone(Conflict())
+            return Undone(Inserted() if again else ExistingSame())
+
+        return await self._guard("put", self._database.write(put, partial(put, again=True)))
+
+    async def get(self, attempt_id: AttemptId | Attempt) -> Attempt | None:
+        """The attempt as stored, or None (7.2)."""
+        wanted = AttemptInput("get").attempt_id(attempt_id)
+        row = await self._guard("get", self._database.read(lambda tx: _found(tx, wanted)))
+        return None if row is None else decoded(row, wanted, "get")
+
+    async def finish(self, finish: FinishAttempt, owner: OwnerId) -> FinishResult:
+        """Give an attempt in progress its end; the first end stands (7.4)."""
+        given = AttemptInput("finish")
+        owner = given.owner(owner)
+        end = given.finish(finish)
+        changes = {"state": end.state, "finished_at": end.finished_at_ms, **_encoded(end)}
+
+        def close(tx: Connection, *, again: bool = False) -> FinishResult | Undone[FinishResult]:
+            held = lock(tx, key_of(end.run_id), end.finished_at_ms)
+            row = _found(tx, end)
+            if row is None:
+                return Undone(NotFound())
+            if held is None or not is_owner(held.row, owner):
+                return Undone(FenceLost())
+            if row["state"] == IN_PROGRESS:
+                change_attempt(tx, held, row["step_key_digest"], end.attempt, changes)
+                return Finished()
+            ended_so = again and all(row[name] == value for name, value in changes.items())
+            return Undone(Finished() if ended_so else StateChanged())
+
+        return await self._guard("finish", self._database.write(close, partial(close, again=True)))
+
+    async def _guard(self, method: str, work: Awaitable[T]) -> T:
+        def fails(failure: DatabaseError | Undecodable) -> AttemptStoreError:
+            if isinstance(failure, Undecodable):
+                return AttemptStoreError("decode_failed", method, f"could not decode {failure.table} row")
+            cause = {"category": failure.code, "reason": failure.code, "cause": failure}
+            return AttemptStoreError(code_of(failure), method, "attempt persistence failed", cause)
+
+        return await guarded(work, fails)
+
+
+def _found(tx: Connection, wanted: AttemptId | Attempt | FinishAttempt) -> Columns | None:
+    bound = {
+        "b_run": key_of(wanted.run_id),
+        "b_digest": key_of(wanted.step_key_digest),
+        "b_attempt": wanted.attempt,
+    }
+    return tx.execute(_ATTEMPT, bound).mappings().one_or_none()
+
+
+def _encoded(given: Attempt | FinishAttempt) -> dict[str, str]:
+    found = {name: getattr(given, name, ABSENT) for name in _VALUES}
+    return {name: json.encode(value) for name, value in found.items() if value is not ABSENT}
+
+
+def _row_of(attempt: Attempt) -> dict[str, Any]:
+    digest = key_of(attempt.step_key_digest)
+    return {
+        "run_id": key_of(attempt.run_id),
+        "step_key_digest": digest,
+        "full_key": full_text_of(attempt.step_key_digest, digest),
+        "attempt": attempt.attempt,
+        "state": attempt.state,
+        "started_at": attempt.started_at_ms,
+        "finished_at": attempt.finished_at_ms,
+        "heartbeat_at": attempt.heartbeat_at_ms,
+        **_encoded(attempt),
+    }
+
+
+def decoded(row: Columns | None, wanted: AttemptId | Attempt, method: str) -> Attempt:
+    """A row as a record; raises ``decode_failed`` where it is not one that a store wrote."""
+    moments = () if row is None else (row["finished_at"], row["heartbeat_at"])
+    if (
+        row is None
+        or not is_durable(row["state"])
+        or not is_safe(row["started_at"])
+        or not all(moment is None or is_safe(moment) for moment in moments)
+    ):
+        raise AttemptStoreError("decode_failed", method, f"could not decode {attempts.name} row")
+    return Attempt(
+        run_id=RunId(wanted.run_id),
+        step_key_digest=wanted.step_key_digest,
+        attempt=row["attempt"],
+        state=row["state"],
+        started_at_ms=row["started_at"],
+        finished_at_ms=row["finished_at"],
+        heartbeat_at_ms=row["heartbeat_at"],
+        **_decoded_values(row, method),
+    )
+
+
+def _decoded_values(row: Columns, method: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _VALUES:
+        if row[name] is None:
+            continue
+        most = limits.MAXIMUM_CHECKPOINT_BYTES if name == "checkpoint" else None
+        complaint = json.text_complaint(row[name], max_bytes=most)
+        if complaint is not None:
+            raise AttemptStoreError("decode_failed", method, f"{name} {complaint}")
+        found[name] = json.decode(row[name])
+    return found
+
+
+def _is_same(stored: Attempt, given: Attempt) -> bool:
+    for name in (field.name for field in fields(Attempt)):
+        one, other = getattr(stored, name), getattr(given, name)
+        if name not in _VALUES or one is ABSENT or other is ABSENT:
+            if one is not other and one != other:
+                return False
+        elif not json.same_json(one, other):
+            return False
+    return True

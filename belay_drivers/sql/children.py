@@ -18,8 +18,9 @@ from belay_drivers.sql.rows import step_record
 from belay_drivers.sql.tables import approvals, attempts, journal, runs
 
 ATTEMPT_KEY: Final = ("run_id", "step_key_digest", "attempt")
-OPEN_STATES: Final = tuple(sorted(state.value for state in OPEN))
-_REPLACED: Final = (
+IN_PROGRESS: Final = attempts.c.state.in_(tuple(sorted(state.value for state in OPEN)))
+"""The attempt is one that a later record replaces."""
+REPLACED: Final = (
     "full_key",
     "step",
     "kind",
@@ -91,8 +92,7 @@ class Children:
     """The writes, in one database's words; statements are built once."""
 
     def __init__(self, dialect: SqlDialect) -> None:
-        in_progress = attempts.c.state.in_(OPEN_STATES)
-        self._put = dialect.insert_or_replace(attempts, ATTEMPT_KEY, _REPLACED, in_progress)
+        self._put = dialect.insert_or_replace(attempts, ATTEMPT_KEY, REPLACED, IN_PROGRESS)
         self._put = self._put.returning(attempts.c.step_key_digest, attempts.c.attempt)
         self._add = dialect.insert_if_absent(attempts).returning(attempts.c.attempt)
 
@@ -111,6 +111,12 @@ class Children:
     def add_attempt(self, tx: Connection, held: Held, epoch: int, attempt: StepRecord) -> bool:
         """Store an attempt if there is none under its key; whether there was none."""
         return tx.execute(self._add, attempt_values(held.key, epoch, attempt)).one_or_none() is not None
+
+
+def insert_attempt(tx: Connection, held: Held, dialect: SqlDialect, row: Mapping[str, object]) -> bool:
+    """Store an attempt of the contract's store if there is none under its key; whether there was none."""
+    adding = dialect.insert_if_absent(attempts).returning(attempts.c.attempt)
+    return tx.execute(adding, {**row, "run_id": held.key}).one_or_none() is not None
 
 
 def all_stored(tx: Connection, run_key: str, given: Sequence[StepRecord]) -> bool:
@@ -198,9 +204,7 @@ def note_at(tx: Connection, held: Held, entry: int, kind: str, facts: dict[str, 
     tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, json.encode(facts)))
 
 
-def note_last(
-    tx: Connection, held: Held, notes: Sequence[str], kind: str, facts: dict[str, JsonValue]
-) -> None:
+def note_last(tx: Connection, held: Held, notes: Sequence[str], kind: str, facts: dict[str, JsonValue]) -> None:
     """Write what an owner noted, and then how it let the run go; the row has counted all these entries."""
     last: int = held.row["last_entry"]
     first = last - len(notes)

@@ -18,6 +18,7 @@ from belay_drivers.sql.dialect import Failure, SqlDialect
 from belay_drivers.sql.shielding import Abandoned, outlasting
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 ATTEMPTS: Final = 10
 """How often a write is sent at most, when each time is known not to have happened."""
@@ -28,25 +29,25 @@ LONGEST_PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
+class Done(Generic[T_co]):
     """The transaction committed."""
 
-    value: T
+    value: T_co
 
 
 @dataclass(frozen=True, slots=True)
-class Undone(Generic[T]):
+class Undone(Generic[T_co]):
     """What a body gives back when nothing it wrote shall stay."""
 
-    value: T
+    value: T_co
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown(Generic[T]):
+class Unknown(Generic[T_co]):
     """The commit was sent and no reply came; ``value`` is what would have been answered, None for a lone statement."""
 
     failure: Failure
-    value: T | None
+    value: T_co | None
 
 
 Body: TypeAlias = "Callable[[Connection], T | Undone[T]]"
@@ -103,13 +104,17 @@ class Database:
         async with _turn(self._write_turn):
             return await self._outlast(lambda: self._lone(lone, body))
 
-    async def write(self, body: "Callable[[Connection, bool], T | Undone[T]]") -> T:
-        """Run a body to a known end; it is told whether an earlier sending may have happened."""
-        sent = await self.send(lambda tx: body(tx, False))
+    async def write(self, body: "Body[T]", resent: "Body[T] | None" = None) -> T:
+        """Run a body to a known end.
+
+        When no reply came to a commit, ``resent`` is run instead of it: it has to find out whether the first one
+        happened. Without it the body has to be one that may happen twice.
+        """
+        sent = await self.send(body)
         for _ in range(ATTEMPTS):
             if not isinstance(sent, Unknown):
                 return sent.value
-            sent = await self.send(lambda tx: body(tx, True))
+            sent = await self.send(resent or body)
         if isinstance(sent, Unknown):
             raise sent.failure.error()
         return sent.value
@@ -151,7 +156,7 @@ class Database:
         try:
             async with engine.connect() as connection:
                 return await connection.run_sync(_in_transaction, body, progress)
-        except Exception as error:  # noqa: BLE001  every kind is asked about
+        except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
@@ -167,7 +172,7 @@ class Database:
                 sent = True
                 value = await connection.run_sync(body)
                 return value if isinstance(value, Undone) else Done(value)
-        except Exception as error:  # noqa: BLE001  every kind is asked about
+        except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
@@ -179,7 +184,7 @@ class Database:
         try:
             async with self._engines.read.connect() as connection:
                 return Done(await connection.run_sync(body))
-        except Exception as error:  # noqa: BLE001  every kind is asked about
+        except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
@@ -190,9 +195,7 @@ def _turn(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
     return nullcontext() if lock is None else lock
 
 
-def _in_transaction(
-    connection: Connection, body: "Body[T]", progress: _Progress[T]
-) -> "Done[T] | Undone[T]":
+def _in_transaction(connection: Connection, body: "Body[T]", progress: _Progress[T]) -> "Done[T] | Undone[T]":
     with connection.begin() as transaction:
         value = body(connection)
         if isinstance(value, Undone):

@@ -38,8 +38,9 @@ class HotPaths(Protocol):
 
     @abstractmethod
     def record(self, tx: Connection, parameters: Mapping[str, object]) -> RowMapping | None:
-        """Fence the run and store one attempt: None where the fence failed, else ``ready_at``,
-        ``cancel_requested_at`` and ``stored``, whether the attempt could be stored.
+        """Fence the run and store one attempt; None where the fence failed.
+
+        The row says ``ready_at``, ``cancel_requested_at`` and whether the attempt could be ``stored``.
         """
 
     @abstractmethod

@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import Connection, insert, inspect, literal, select, text
 
 from belay_core.errors import SchemaMismatch
 from belay_core.moments import Millis
@@ -51,10 +51,14 @@ def printed(steps: Sequence[Migration], applied_at: str) -> str:
     """All migrations as one script with its ledger entries; ``applied_at`` is an SQL expression for now."""
     parts: list[str] = []
     for step in steps:
-        entry = f"{step.id}, '{step.name}', '{step.checksum}', {applied_at}"
-        columns = "migration_id, name, checksum, applied_at"
-        parts.append(f"-- {step.id:04d} {step.name}\n\n{step.sql.strip()}\n")
-        parts.append(f"INSERT INTO {migrations.name} ({columns}) VALUES ({entry});\n")
+        row = {
+            "migration_id": literal(step.id),
+            "name": literal(step.name),
+            "checksum": literal(step.checksum),
+            "applied_at": text(applied_at),
+        }
+        entry = insert(migrations).values(row).compile(compile_kwargs={"literal_binds": True})
+        parts.append(f"-- {step.id:04d} {step.name}\n\n{step.sql.strip()}\n\n{entry};\n")
     return "\n".join(parts)
 
 

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_
+from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, func, or_
 
 from belay_core.records.run import RunStatus
 from belay_drivers.sql.tables import runs
 
-_now: Final = bindparam("b_now")
+_now: Final[ColumnElement[int]] = bindparam("b_now", type_=BigInteger)
 
 MARKED: Final[ColumnElement[int]] = case(
     # An owner compares marks to see whether it has read this one: each is later than the one before.

@@ -1,9 +1,8 @@
 """From rows to records: what is read is checked, so that a damaged row is an error and not a surprise."""
 
-from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Select, select
+from sqlalchemy import RowMapping, Select, select
 
 from belay_core.ids import ApprovalId, RunId
 from belay_core.records.owner import OwnerId
@@ -12,7 +11,8 @@ from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary, Waiting
 from belay_drivers.sql.tables import approvals, attempts, runs, values
 
-Columns: TypeAlias = Mapping[str, Any]
+Columns: TypeAlias = RowMapping
+"""A row by the names of its columns."""
 
 _parent_values = values.alias("parent_values")
 _WITH_TEXTS = runs.outerjoin(values, values.c.run_id == runs.c.run_id).outerjoin(
@@ -30,9 +30,7 @@ RECORDS: Final[Select[Any]] = select(
     values.c.waiting_request,
     values.c.trace,
 ).select_from(_WITH_TEXTS)
-APPROVALS: Final[Select[Any]] = select(
-    approvals, attempts.c.full_key, values.c.full_id
-).select_from(
+APPROVALS: Final[Select[Any]] = select(approvals, attempts.c.full_key, values.c.full_id).select_from(
     approvals.outerjoin(
         attempts,
         (attempts.c.run_id == approvals.c.run_id)

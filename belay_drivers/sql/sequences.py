@@ -1,7 +1,7 @@
 """Write sequences: what this process knows of the leases it holds (kernel 5)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from belay_core.records.owner import Lease
@@ -32,7 +32,7 @@ class Sequences:
             turn.seq = None
 
     @asynccontextmanager
-    async def turn(self, lease: Lease) -> AsyncIterator[Turn]:
+    async def turn(self, lease: Lease) -> AsyncGenerator[Turn]:
         """Wait until no other write under this lease is under way."""
         turn = self._turns.setdefault(lease, Turn())
         async with turn.lock:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
+from belay_core.stores.opening import Migrations
 from belay_drivers.sql.database import Database, Engines
 from belay_drivers.sql.migrating import apply, is_empty, ladder, printed, verify
 from belay_drivers.sql.stores import assembled
@@ -28,7 +29,7 @@ _LADDER: Final = ladder("belay_drivers.sqlite")
 @asynccontextmanager
 async def open_sqlite(
     path_or_url: "str | os.PathLike[str]", *, clock: Clock | None = None, ids: IdSource | None = None
-) -> AsyncIterator[Stores]:
+) -> AsyncGenerator[Stores]:
     """Open the stores in a SQLite file, or in memory with ``":memory:"``.
 
     An empty file and a database in memory get their schema; any other schema than this code's is refused with
@@ -53,9 +54,19 @@ async def migrate_sqlite(path_or_url: "str | os.PathLike[str]") -> list[tuple[in
         await files.close()
 
 
-def migration_script() -> str:
-    """All migrations as SQL, for those who apply them by other means."""
-    return printed(_LADDER, "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+class SqliteMigrations(Migrations):
+    """This driver's migrations, as the command line finds them."""
+
+    async def migrate(self, url: str) -> list[tuple[int, str]]:
+        """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
+        return await migrate_sqlite(url)
+
+    def sql(self) -> str:
+        """All migrations as one script, for those who apply them by other means."""
+        return printed(_LADDER, "CAST(strftime('%s', 'now') AS INTEGER) * 1000")
+
+
+MIGRATIONS: Final = SqliteMigrations()
 
 
 def _path_of(path_or_url: "str | os.PathLike[str]") -> str:
@@ -89,7 +100,7 @@ class _Files:
         """Give an empty database its schema, check any other, and answer its lease times."""
         now_ms = reading(clock)
 
-        def prepare(tx: Connection, _again: bool) -> LeaseTimes:  # noqa: FBT001  the body's signature
+        def prepare(tx: Connection) -> LeaseTimes:
             if is_empty(tx):
                 apply(tx, _LADDER, now_ms)
             return verify(tx, _LADDER)
@@ -99,7 +110,7 @@ class _Files:
     async def migrated(self, clock: Clock) -> list[tuple[int, str]]:
         """Apply what is missing."""
         now_ms = reading(clock)
-        return await self.database.write(lambda tx, _: apply(tx, _LADDER, now_ms))
+        return await self.database.write(lambda tx: apply(tx, _LADDER, now_ms))
 
     async def close(self) -> None:
         """Close every connection."""

@@ -42,10 +42,7 @@ _OWNED_BY: Final = RECORDS.where(
     runs.c.owner_nonce == bindparam("b_nonce"),
 )
 _WAKE: Final = (
-    select(runs.c.run_id)
-    .where(DUE)
-    .order_by(runs.c.waiting_wake_at, runs.c.run_id)
-    .limit(bindparam("b_limit"))
+    select(runs.c.run_id).where(DUE).order_by(runs.c.waiting_wake_at, runs.c.run_id).limit(bindparam("b_limit"))
 )
 
 
@@ -82,18 +79,16 @@ class Acquiring(Role):
         take = _Taking(command, now_ms, stale_before, facts)
         hot = parts.hot
         if hot is not None:
-            sent = await parts.database.send_lone(
-                lambda tx: hot.acquire(tx, command, now_ms, stale_before, facts)
-            )
+            sent = await parts.database.send_lone(lambda tx: hot.acquire(tx, command, now_ms, stale_before, facts))
             rows = sent.value if not isinstance(sent, Unknown) else await self._ask_again(take)
         elif await parts.database.read(take.is_pointless):
             return ()
         else:
-            rows = await parts.database.write(lambda tx, again: take.again(tx) if again else take(tx))
+            rows = await parts.database.write(take, take.again)
         return tuple(self._acquired(row, command) for row in rows)
 
     async def _ask_again(self, take: "_Taking") -> Sequence[RowMapping]:
-        return await self._parts.database.write(lambda tx, _: take.again(tx))
+        return await self._parts.database.write(take.again)
 
     def _acquired(self, row: Columns, command: commands.Acquire) -> outcomes.Acquired:
         run = run_record(row)
@@ -107,7 +102,7 @@ class Acquiring(Role):
         # Nobody is woken most of the time, and looking costs no write.
         if not await self._parts.database.read(lambda tx: tx.execute(_WAKE, bound).scalars().all()):
             return outcomes.Woken(0)
-        return await self._parts.database.write(lambda tx, _: _wake(tx, bound))
+        return await self._parts.database.write(lambda tx: _wake(tx, bound))
 
 
 class _Taking:
@@ -138,10 +133,7 @@ class _Taking:
         rows = {row["run_id"]: row for row in tx.execute(RECORDS.where(runs.c.run_id.in_(keys))).mappings()}
         tx.execute(
             insert(journal),
-            [
-                journal_row(key, rows[key]["last_entry"], self._now, OWNED_FACT, self._facts)
-                for key in keys
-            ],
+            [journal_row(key, rows[key]["last_entry"], self._now, OWNED_FACT, self._facts) for key in keys],
         )
         return [rows[key] for key in keys]
 
@@ -170,7 +162,7 @@ class _Taking:
         abandoned = tx.execute(lost.limit(limit)).all()
         waiting = [
             row
-            for workflow in self._command.workflows
+            for workflow in dict.fromkeys(self._command.workflows)
             for row in tx.execute(
                 _locked(_READY, lock=lock), {"b_workflow": workflow, "b_now": self._now, "b_limit": limit}
             ).all()
@@ -205,7 +197,7 @@ class _Taking:
                 runs.c.owner_pid == owner.pid,
                 runs.c.owner_nonce == owner.nonce,
             )
-            for owner in self._command.dead
+            for owner in dict.fromkeys(self._command.dead)
         ]
 
 

@@ -19,6 +19,7 @@ from belay_drivers.sql.children import Children
 from belay_drivers.sql.database import ATTEMPTS, Body, Database, Done, Sent, Undone, Unknown
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.fences import Fence
+from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Undecodable
 from belay_drivers.sql.sequences import Sequences, Turn
@@ -94,18 +95,14 @@ class Role:
 
     async def _guard(self, method: str, work: Awaitable[T]) -> T:
         """Do the work of a command; a defect becomes an error that repeats nothing of what was sent."""
-        error: EngineStoreError
-        try:
-            return await work
-        except DatabaseError as failed:
-            code = "constraint" if failed.code == "constraint" else "persistence_failed"
-            error = EngineStoreError(
-                code, method, "database operation failed", {"category": failed.code, "cause": failed}
-            )
-        except Undecodable as broken:
-            error = EngineStoreError("decode_failed", method, f"could not decode a row of {broken.table}")
-        # Out here, so that the driver's exception is no context of this one.
-        raise error
+
+        def fails(failure: DatabaseError | Undecodable) -> EngineStoreError:
+            if isinstance(failure, Undecodable):
+                return EngineStoreError("decode_failed", method, f"could not decode {failure.table} row")
+            cause = {"category": failure.code, "cause": failure}
+            return EngineStoreError(code_of(failure), method, "database operation failed", cause)
+
+        return await guarded(work, fails)
 
 
 class OwnedRole(Role):

@@ -1,5 +1,6 @@
 """What people say to a run without owning it: decisions and cancellation."""
 
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -31,9 +32,7 @@ _CANCEL: Final = (
     .values(cancel_requested_at=bindparam("b_now"), ready_at=MARKED, last_entry=runs.c.last_entry + 1)
     .returning(*runs.c)
 )
-_CANCELLATION: Final = select(runs.c.status, runs.c.cancel_requested_at).where(
-    runs.c.run_id == bindparam("b_run")
-)
+_CANCELLATION: Final = select(runs.c.status, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
 COUNTING: Final = ("approved", "rejected")
 
 
@@ -60,16 +59,16 @@ class Deciding(Role):
         return ended
 
     async def _decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
-        now_ms = self._now()
-        return await self._parts.database.write(lambda tx, again: _decided(tx, command, now_ms, again=again))
+        decide = partial(_decided, command=command, now_ms=self._now())
+        return await self._parts.database.write(decide, partial(decide, again=True))
 
     async def _cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
-        now_ms = self._now()
-        return await self._parts.database.write(lambda tx, again: _cancelled(tx, command, now_ms, again=again))
+        cancel = partial(_cancelled, command=command, now_ms=self._now())
+        return await self._parts.database.write(cancel, partial(cancel, again=True))
 
 
 def _decided(
-    tx: Connection, command: commands.Decide, now_ms: Millis, *, again: bool
+    tx: Connection, command: commands.Decide, now_ms: Millis, *, again: bool = False
 ) -> outcomes.DecideOutcome | Undone[outcomes.DecideOutcome]:
     bound = {"b_approval": command.approval_id}
     asked = tx.execute(_APPROVAL, bound).mappings().one_or_none()
@@ -128,7 +127,7 @@ def _is_ours(asked: Columns, command: commands.Decide, now_ms: Millis) -> bool:
 
 
 def _cancelled(
-    tx: Connection, command: commands.Cancel, now_ms: Millis, *, again: bool
+    tx: Connection, command: commands.Cancel, now_ms: Millis, *, again: bool = False
 ) -> RequestCancelOutcome | Undone[RequestCancelOutcome]:
     run_key = key_of(command.run_id)
     bound: dict[str, Any] = {"b_run": run_key, "b_now": now_ms}

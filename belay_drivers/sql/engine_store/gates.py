@@ -25,9 +25,7 @@ class Gates(OwnedRole):
     async def ask(self, command: commands.Ask) -> outcomes.AskOutcome:
         """Open a gate."""
 
-        def open_gate(
-            tx: Connection, fence: Fence
-        ) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
+        def open_gate(tx: Connection, fence: Fence) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
             held = fence.hold(tx)
             if held is None:
                 return Undone(MISSED)
@@ -43,9 +41,7 @@ class Gates(OwnedRole):
     async def sleep(self, command: commands.Sleep) -> outcomes.SleepOutcome:
         """Begin a sleep."""
 
-        def begin(
-            tx: Connection, fence: Fence
-        ) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
+        def begin(tx: Connection, fence: Fence) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
             held = fence.hold(tx)
             if held is None:
                 return Undone(MISSED)
@@ -75,9 +71,7 @@ class Gates(OwnedRole):
     async def lapse(self, command: commands.Lapse) -> outcomes.LapseOutcome:
         """Close a gate nobody decided in time."""
 
-        def close(
-            tx: Connection, fence: Fence
-        ) -> "outcomes.Recorded | Undone[outcomes.LapseOutcome] | Undone[Missed]":
+        def close(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[outcomes.LapseOutcome] | Undone[Missed]":
             held = fence.hold(tx, progress=True)
             if held is None:
                 return Undone(MISSED)
@@ -104,16 +98,12 @@ def _not_lapsed(asked: Columns, now_ms: Millis) -> outcomes.NotYet | outcomes.Al
 
 
 def _asked_as(tx: Connection, held: Held, approval_id: str) -> Columns | None:
-    statement = select(approvals).where(
-        approvals.c.approval_id == approval_id, approvals.c.run_id == held.key
-    )
+    statement = select(approvals).where(approvals.c.approval_id == approval_id, approvals.c.run_id == held.key)
     return tx.execute(statement).mappings().one_or_none()
 
 
 def _asked_at(tx: Connection, held: Held, digest: str) -> Columns | None:
-    statement = select(approvals).where(
-        approvals.c.run_id == held.key, approvals.c.step_key_digest == digest
-    )
+    statement = select(approvals).where(approvals.c.run_id == held.key, approvals.c.step_key_digest == digest)
     return tx.execute(statement).mappings().one_or_none()
 
 
@@ -125,9 +115,11 @@ def _asked_before(tx: Connection, held: Held, command: commands.Ask) -> Conflict
     if isinstance(_same(tx, held, command.attempt), Conflict):
         return Conflict()
     digest = step_digest(command.attempt.step_key)
-    row = tx.execute(
-        APPROVALS.where(approvals.c.run_id == held.key, approvals.c.step_key_digest == digest)
-    ).mappings().one_or_none()
+    row = (
+        tx.execute(APPROVALS.where(approvals.c.run_id == held.key, approvals.c.step_key_digest == digest))
+        .mappings()
+        .one_or_none()
+    )
     stored = None if row is None else approval_record(row)
     return ExistingSame() if stored is not None and _question(stored) == _question(command.approval) else Conflict()
 

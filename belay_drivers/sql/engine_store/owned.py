@@ -17,9 +17,7 @@ from belay_drivers.sql.fences import OWNED, RENEWED, Fence, Held, lease_paramete
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.tables import runs
 
-_RENEW = (
-    update(runs).where(OWNED).values(**RENEWED).returning(runs.c.ready_at, runs.c.cancel_requested_at)
-)
+_RENEW = update(runs).where(OWNED).values(**RENEWED).returning(runs.c.ready_at, runs.c.cancel_requested_at)
 _EXISTS = select(runs.c.run_id).where(runs.c.run_id == bindparam("b_run"))
 _MARKS = select(runs.c.ready_at, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
 
@@ -39,11 +37,11 @@ class Owning(OwnedRole):
         now_ms = self._now()
         hot = self._parts.hot
         if hot is None:
-            return await self._parts.database.write(lambda tx, _: _renewed_one_by_one(tx, command, now_ms))
+            return await self._parts.database.write(lambda tx: _renewed_one_by_one(tx, command, now_ms))
         sent = await self._parts.database.send_lone(lambda tx: hot.renew(tx, command, now_ms))
         if isinstance(sent, Unknown):
             # Renewing twice is renewing.
-            return await self._parts.database.write(lambda tx, _: _renewed_one_by_one(tx, command, now_ms))
+            return await self._parts.database.write(lambda tx: _renewed_one_by_one(tx, command, now_ms))
         held: dict[int, outcomes.RenewOutcome] = {
             row["place"]: outcomes.Renewed(row["ready_at"], row["cancel_requested_at"]) for row in sent.value
         }
@@ -75,9 +73,7 @@ class Owning(OwnedRole):
             return ended if isinstance(kept, outcomes.Recorded) else kept
         return ended
 
-    async def _record_one(
-        self, hot: HotPaths, lease: Lease, attempt: StepRecord
-    ) -> outcomes.RecordOutcome:
+    async def _record_one(self, hot: HotPaths, lease: Lease, attempt: StepRecord) -> outcomes.RecordOutcome:
         run_key = key_of(lease.run_id)
 
         def store(tx: Connection, fence: Fence) -> "outcomes.Recorded | Conflict | Undone[Missed]":
@@ -111,9 +107,7 @@ def recorded(held: Held) -> outcomes.Recorded:
     return outcomes.Recorded(held.row["ready_at"], held.row["cancel_requested_at"])
 
 
-def _renewed_one_by_one(
-    tx: Connection, command: commands.Renew, now_ms: Millis
-) -> tuple[outcomes.RenewOutcome, ...]:
+def _renewed_one_by_one(tx: Connection, command: commands.Renew, now_ms: Millis) -> tuple[outcomes.RenewOutcome, ...]:
     # In the order of the keys: two that renew overlapping leases must not wait for each other.
     order = sorted(range(len(command.leases)), key=lambda place: key_of(command.leases[place].run_id))
     answers: dict[int, outcomes.RenewOutcome] = {}

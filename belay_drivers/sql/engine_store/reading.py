@@ -163,9 +163,7 @@ def _history_of(tx: Connection, keys: list[str]) -> dict[str, commands.RunHistor
         key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]),
     )
     attempts_of = {key: tuple(map(step_record, rows)) for key, rows in groupby(steps, lambda row: row["run_id"])}
-    approvals_of = {
-        key: tuple(map(approval_record, rows)) for key, rows in groupby(asked, lambda row: row["run_id"])
-    }
+    approvals_of = {key: tuple(map(approval_record, rows)) for key, rows in groupby(asked, lambda row: row["run_id"])}
     return {
         row["run_id"]: commands.RunHistory(
             run_record(row), attempts_of.get(row["run_id"], ()), approvals_of.get(row["run_id"], ())

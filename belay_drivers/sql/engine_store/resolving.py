@@ -60,25 +60,32 @@ class Resolving(Role):
         return ended
 
     async def _resolve(self, command: commands.Resolve) -> outcomes.ResolveOutcome:
-        now_ms = self._now()
-        return await self._parts.database.write(
-            lambda tx, again: _Word(command, now_ms, again=again).spoken(tx)
-        )
+        word = _Word(command, self._now())
+        return await self._parts.database.write(word.spoken, word.repeated)
 
 
 class _Word:
-    def __init__(self, command: commands.Resolve, now_ms: Millis, *, again: bool) -> None:
+    """One resolution; spoken twice it counts once."""
+
+    def __init__(self, command: commands.Resolve, now_ms: Millis) -> None:
         self._command = command
         self._now = now_ms
-        self._again = again
+
+    def repeated(self, tx: Connection) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+        """Store it, unless that was done by the sending whose reply is missing."""
+        return self._spoken(tx, again=True)
 
     def spoken(self, tx: Connection) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+        """Store it."""
+        return self._spoken(tx, again=False)
+
+    def _spoken(self, tx: Connection, *, again: bool) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
         command = self._command
         held = lock(tx, key_of(command.run_id), self._now)
         if held is None:
             return Undone(NotFound())
         orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
-        if self._again and orphan is not None and self._is_ours(orphan):
+        if again and orphan is not None and self._is_ours(orphan):
             return Undone(outcomes.Resolved(self._now))
         if not self._fits(held, orphan):
             return Undone(outcomes.NotInReview())
@@ -108,11 +115,7 @@ class _Word:
         if status in OVER or (giving_up and status != RunStatus.SUSPENDED.value):
             return False
         if self._command.step_key is not None:
-            return (
-                orphan is not None
-                and orphan["state"] == StepState.ORPHANED.value
-                and orphan["resolved_at"] is None
-            )
+            return orphan is not None and orphan["state"] == StepState.ORPHANED.value and orphan["resolved_at"] is None
         return (
             status == RunStatus.SUSPENDED.value
             and held.row["waiting_reason"] == IN_REVIEW

@@ -1,5 +1,7 @@
 """Beginning runs."""
 
+from functools import partial
+
 from sqlalchemy import Connection, Insert, insert, select
 
 from belay_core import commands
@@ -40,11 +42,11 @@ class Starting(Role):
         return ended
 
     async def _start(self, command: commands.Start) -> outcomes.StartOutcome:
-        now_ms = self._now()
-        return await self._parts.database.write(lambda tx, again: self._begin(tx, command, now_ms, again=again))
+        begin = partial(self._begin, command=command, now_ms=self._now())
+        return await self._parts.database.write(begin, partial(begin, again=True))
 
     def _begin(
-        self, tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool
+        self, tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool = False
     ) -> outcomes.StartOutcome | Undone[outcomes.StartOutcome]:
         run_key = key_of(command.run_id)
         row = {

@@ -1,0 +1,18 @@
+"""The command ``belay``: click is loaded when it is called, everything else when a command of it needs it."""
+
+import sys
+from typing import NoReturn
+
+_WITHOUT_CLICK = "belay: click: is not installed; pip install 'belay-core[cli]'\n"
+
+
+def main() -> NoReturn:
+    """The entry point of the command; ends the process with its exit code."""
+    try:
+        from belay_core.cli.running import run
+    except ModuleNotFoundError as missing:
+        if missing.name != "click":
+            raise
+        sys.stderr.write(_WITHOUT_CLICK)
+        sys.exit(2)
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,5 @@
+"""``python -m belay_core.cli`` is ``belay``."""
+
+from belay_core.cli import main
+
+main()

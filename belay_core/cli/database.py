@@ -1,0 +1,100 @@
+"""Opening the database a command works on, and saying plainly why it cannot be opened."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from belay_core.cli.failing import DatabaseUnavailable, ExtraMissing
+from belay_core.errors import BelayError, DatabaseError, DriverNotFound, InvalidInput
+from belay_core.moments import Millis, reading
+from belay_core.stores.bundle import Stores
+from belay_core.stores.opening import open_stores
+
+if TYPE_CHECKING:
+    from belay_core.client import Client
+
+_EXTRAS: Final = {"sqlite": "sqlite", "postgresql": "postgres"}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open database and a client over it."""
+
+    client: "Client"
+    stores: Stores
+
+    @property
+    def now_ms(self) -> Millis:
+        """The moment by the clock of the database."""
+        return reading(self.stores.clock)
+
+
+def with_client(url: str | None, work: Callable[[Session], Awaitable[int]], *, makes_file: bool = False) -> int:
+    """Do some work with a client over the database; the exit code is what the work gives back."""
+
+    async def within() -> int:
+        from belay_core.client import Client
+
+        async with opened(url, makes_file=makes_file) as stores:
+            return await work(Session(Client(stores), stores))
+
+    return asyncio.run(within())
+
+
+@asynccontextmanager
+async def opened(url: str | None, *, makes_file: bool = False) -> AsyncIterator[Stores]:
+    """The stores of the database. Raises ``InvalidInput``, ``DatabaseUnavailable``, ``SchemaMismatch`` ..
+
+    Only with ``makes_file`` may a file be made: to a command that only looks, a file that is not there is a mistake in
+    the URL, and an empty database in its place would answer that there is nothing.
+    """
+    address = admitted(url)
+    if not makes_file:
+        _require_file(address)
+    async with AsyncExitStack() as stack:
+        try:
+            stores = await stack.enter_async_context(open_stores(address))
+        except Exception as error:  # noqa: BLE001  (drivers may raise anything on their way to a connection)
+            raise plain(error, address) from None
+        yield stores
+
+
+def admitted(url: str | None) -> str:
+    """The URL, if it looks like one."""
+    if url is None:
+        raise InvalidInput("database", "must be given, by --database URL or BELAY_DATABASE")
+    if "://" not in url:
+        raise InvalidInput("database", "must be a URL, such as sqlite:///belay.db or postgresql://host/name")
+    return url
+
+
+def plain(error: Exception, url: str) -> BelayError:
+    """An error met while opening, as one that can be told: nothing of the URL, which may hold a password, is in it."""
+    match error:
+        case DriverNotFound():
+            return InvalidInput("database", str(error).removeprefix("url: "))
+        case DatabaseError():
+            return DatabaseUnavailable(f"the database cannot be opened: {error}")
+        case BelayError():
+            return error
+        case ModuleNotFoundError():
+            extra = _EXTRAS.get(_scheme(url), "all")
+            return ExtraMissing(f"{error.name} is not installed; pip install 'belay-core[{extra}]'")
+        case OSError():
+            return DatabaseUnavailable(f"the database cannot be reached: {error.strerror or type(error).__name__}")
+        case _:
+            return DatabaseUnavailable(f"the database cannot be opened: {type(error).__name__}")
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0].partition("+")[0]
+
+
+def _require_file(url: str) -> None:
+    """Refuse a SQLite file that is not there; the path begins behind the third slash."""
+    path = url.partition("://")[2].removeprefix("/").partition("?")[0]
+    if _scheme(url) == "sqlite" and path not in ("", ":memory:") and not Path(path).exists():
+        raise InvalidInput("database", f"there is no file {path}")

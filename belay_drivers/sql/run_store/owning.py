@@ -1,0 +1,153 @@
+"""What only the owner of a run may do."""
+
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, update
+
+from belay_core.admission.runs import RunInput
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.outcomes.runs import (
+    FenceLost,
+    GuardFailed,
+    HeartbeatOutcome,
+    NotFound,
+    Transitioned,
+    TransitionOutcome,
+    Updated,
+)
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import RunStatus, TransitionGuard, is_terminal_run_status
+from belay_drivers.sql.children import note_at
+from belay_drivers.sql.database import Undone
+from belay_drivers.sql.fences import UNCLAIMED, UNOWNED, Held, later, lock
+from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.rows import Columns
+from belay_drivers.sql.run_store.base import RunRole, is_owner, ownership_facts, row_of
+from belay_drivers.sql.tables import runs, values
+
+_HEARTBEAT: Final = (
+    update(runs)
+    .where(
+        runs.c.run_id == bindparam("b_run"),
+        runs.c.status == RunStatus.RUNNING.value,
+        runs.c.owner_host_id == bindparam("b_host"),
+        runs.c.owner_pid == bindparam("b_pid"),
+        runs.c.owner_nonce == bindparam("b_nonce"),
+    )
+    .values(heartbeat_at=later(runs.c.heartbeat_at, bindparam("b_now")))
+    .returning(runs.c.run_id)
+)
+
+
+class Owning(RunRole):
+    """``heartbeat`` and ``transition_owned``."""
+
+    async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
+        """Store a sign of life (6.12)."""
+        given = RunInput("heartbeat")
+        run_id = given.run_id(run_id)
+        owner = given.owner(owner)
+        now_ms = given.lease_reading(now_ms, self._clock, run_id)
+        bound = {
+            "b_run": key_of(run_id),
+            "b_host": owner.host_id,
+            "b_pid": owner.pid,
+            "b_nonce": owner.nonce,
+            "b_now": now_ms,
+        }
+
+        # Sending it twice is as good as once, so it matters little whether a lost one arrived.
+        work = self._database.write(lambda tx: _alive(tx, bound))
+        return await self._guard("heartbeat", work, run_id)
+
+    async def transition_owned(
+        self,
+        run_id: RunId,
+        owner: OwnerId,
+        to_status: RunStatus,
+        state_json: str | None = None,
+        guard: TransitionGuard | None = None,
+    ) -> TransitionOutcome:
+        """Move the owned run on; anything but ``running`` lets it go (6.14)."""
+        given = RunInput("transition_owned")
+        run_id = given.run_id(run_id)
+        owner = given.owner(owner)
+        status = given.to_status(to_status)
+        state = None if state_json is None else given.state(state_json, run_id=run_id)
+        condition = given.guard(guard)
+        move = _Transition(key_of(run_id), owner, status, state, condition, self._now())
+        return await self._guard("transition_owned", self._database.write(move, partial(move, again=True)), run_id)
+
+
+def _alive(tx: Connection, bound: dict[str, Any]) -> HeartbeatOutcome | Undone[HeartbeatOutcome]:
+    if tx.execute(_HEARTBEAT, bound).one_or_none() is not None:
+        return Updated()
+    return Undone(NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
+
+
+class _Transition:
+    """One transition; it remembers what it met, to know its own work again."""
+
+    def __init__(
+        self,
+        run_key: str,
+        owner: OwnerId,
+        status: RunStatus,
+        state: str | None,
+        guard: TransitionGuard,
+        now_ms: Millis,
+    ) -> None:
+        self._key = run_key
+        self._owner = owner
+        self._status = status
+        self._state = state
+        self._guard = guard
+        self._now = now_ms
+        self._met: tuple[int, int] | None = None
+
+    def __call__(self, tx: Connection, *, again: bool = False) -> TransitionOutcome | Undone[TransitionOutcome]:
+        held = lock(tx, self._key, self._now)
+        if held is None:
+            return Undone(NotFound())
+        if again and self._arrived(held.row):
+            return Undone(Transitioned())
+        if not is_owner(held.row, self._owner):
+            return Undone(FenceLost())
+        if not self._passes(held.row):
+            return Undone(GuardFailed())
+        self._met = (held.row["epoch"], held.row["write_seq"])
+        self._move(tx, held)
+        return Transitioned()
+
+    def _arrived(self, row: Columns) -> bool:
+        if self._met is None:
+            return False
+        epoch, seq = self._met
+        return (row["epoch"], row["write_seq"]) == (epoch, seq + 1)
+
+    def _passes(self, row: Columns) -> bool:
+        wanted = self._guard.cancel_requested
+        present = row["cancel_requested_at"] is not None
+        return wanted is None or present is (wanted == "present")
+
+    def _move(self, tx: Connection, held: Held) -> None:
+        # The same transaction holds the lock of the row since it was read.
+        tx.execute(
+            update(runs).where(runs.c.run_id == bindparam("b_run")).values(**self._changes(held.row)),
+            {"b_run": self._key},
+        )
+        if self._state is not None:
+            tx.execute(update(values).where(values.c.run_id == self._key).values(state=self._state))
+        if self._status is not RunStatus.RUNNING:
+            note_at(tx, held, held.row["last_entry"] + 1, "ownership.released", ownership_facts(self._owner, None))
+
+    def _changes(self, row: Columns) -> dict[str, Any]:
+        changes: dict[str, Any] = {"write_seq": row["write_seq"] + 1, "finished_at": None}
+        if self._status is RunStatus.RUNNING:
+            return changes
+        changes |= {"status": self._status.value, "last_entry": row["last_entry"] + 1, **UNOWNED, **UNCLAIMED}
+        if is_terminal_run_status(self._status):
+            changes |= {"finished_at": self._now, "ready_at": None}
+        return changes

@@ -1,0 +1,36 @@
+"""The page about names says what the code writes: nothing is left out, and nothing is made up."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from belay_core.telemetry import names
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/span-names.md").read_text()
+QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
+WRITTEN = {key: value for key, value in vars(names).items() if key.isupper()}
+
+
+@pytest.mark.parametrize("constant", WRITTEN)
+def test_every_name_is_on_the_page(constant):
+    name = WRITTEN[constant]
+    assert name in QUOTED or any(quoted.startswith(f"{name} {{") for quoted in QUOTED)
+
+
+def test_the_page_names_nothing_else():
+    dotted = re.compile(r"(?:belay|gen_ai|openinference)(?:\.\w+)+$")
+    assert {quoted for quoted in QUOTED if dotted.match(quoted)} <= set(WRITTEN.values()) | {"belay_testing.spans"}
+
+
+def test_no_name_is_spelled_twice():
+    assert len(set(WRITTEN.values())) == len(WRITTEN)
+
+
+@pytest.mark.parametrize("module", sorted(Path(names.__file__ or "").parent.glob("*.py")), ids=lambda path: path.stem)
+def test_no_other_module_spells_a_name(module):
+    if module.stem == "names":
+        return
+    literals = set(re.findall(r'"([^"\n]*)"', module.read_text()))
+    attributes = {value for value in WRITTEN.values() if "." in value or "_" in value}
+    assert literals & attributes == set()

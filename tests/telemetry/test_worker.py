@@ -1,0 +1,171 @@
+"""A worker and a client over SQLite, watched as they are by default: one tree a run, over a wait and over a crash."""
+
+import asyncio
+import sys
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from belay_core import Approved, Client, Context, Worker, step, workflow
+from belay_drivers.sqlite import open_sqlite
+from belay_testing.spans import recorded_counters, recorded_spans, tree
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@workflow("letter")
+async def letter(ctx: Context, topic: str) -> str:
+    written = await ctx.step(write, topic)
+    answer = await ctx.gate("editor", subject=written)
+    return await ctx.step(send, answer.subject) if isinstance(answer, Approved) else "dropped"
+
+
+@step(idempotent=True)
+async def write(topic: str) -> str:
+    return topic.upper()
+
+
+@step
+def send(text: str) -> str:
+    return f"{text}!"
+
+
+@workflow("short")
+async def short(ctx: Context) -> str:
+    return await ctx.step(write, "news")
+
+
+@workflow("failing")
+async def failing(ctx: Context) -> str:
+    return await ctx.step(fails)
+
+
+@step(idempotent=True)
+async def fails() -> str:
+    raise ValueError("4711-is-a-secret")
+
+
+KILLED = """
+import asyncio, sys
+from belay_core import Context, Worker, step, workflow
+from belay_drivers.sqlite import open_sqlite
+
+@step(idempotent=True)
+async def write(topic: str) -> str:
+    print("inside", flush=True)
+    await asyncio.sleep(60)
+    return "never"
+
+@workflow("short")
+async def short(ctx: Context) -> str:
+    return await ctx.step(write, "news")
+
+async def main():
+    async with open_sqlite(sys.argv[1]) as stores, Worker(stores, [short]):
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def trace_of(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.trace_id)
+
+
+async def test_a_run_is_one_tree_from_its_start_to_its_end():
+    with recorded_spans() as spans, recorded_counters() as counted:
+        async with open_sqlite(":memory:") as stores:
+            # By hand, so that the run is parked at once and not after a second of waiting in memory.
+            worker = Worker(stores, [letter], background=False)
+            client = Client(stores, approver="editor@example.org")
+            run = await client.start(letter, "news")
+            assert await worker.host.take() == 1
+            await worker.host.finish_all()
+            await client.approve(run)
+            assert await worker.host.take() == 1
+            await worker.host.finish_all()
+            assert await run.result() == "NEWS!"
+            assert await worker.host.take() == 0
+            await worker.leave()
+    [start] = [span for span in spans if span.name == "start letter"]
+    assert tree(span for span in spans if trace_of(span) == trace_of(start)).splitlines() == [
+        "start letter [success]",
+        "  belay.engine_store.start [started]",
+        "  invoke_workflow letter [suspended]",
+        "    step write [succeeded]",
+        "      belay.engine_store.record [recorded]",
+        "    belay.engine_store.ask [inserted]",
+        "    gate editor [asked]",
+        "    belay.engine_store.park [parked]",
+        "  invoke_workflow letter [completed]",
+        "    belay.engine_store.record [recorded]",
+        "    gate editor [approved]",
+        "    step send [succeeded]",
+        "      belay.engine_store.record [recorded]",
+        "      belay.engine_store.record [recorded]",
+        "    belay.engine_store.settle [settled]",
+    ]
+    assert counted() == {
+        "belay.run.claims{op=acquire,outcome=acquired}": 2,
+        "belay.run.throughput": 1,
+        "belay.run.transitions{outcome=parked,to=suspended}": 1,
+        "belay.run.transitions{outcome=settled,to=completed}": 1,
+    }
+
+
+async def test_a_run_whose_worker_was_killed_goes_on_in_its_trace(tmp_path):
+    path = tmp_path / "belay.db"
+    with recorded_spans() as spans:
+        async with open_sqlite(path) as stores:
+            run = await Client(stores).start(short)
+            killed = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", KILLED, path, stdout=asyncio.subprocess.PIPE
+            )
+            assert killed.stdout is not None
+            assert await killed.stdout.readline() == b"inside\n"
+            killed.kill()
+            await killed.wait()
+            async with Worker(stores, [short]):
+                assert await run.result() == "NEWS"
+    [start] = [span for span in spans if span.name == "start short"]
+    assert [line for line in tree(spans).splitlines() if "engine_store" not in line] == [
+        "start short [success]",
+        "  invoke_workflow short [completed]",
+        "    step write [succeeded]",
+    ]
+    [drain] = [span for span in spans if span.name == "invoke_workflow short"]
+    assert trace_of(drain) == trace_of(start)
+    assert dict(drain.attributes or {})["belay.epoch"] == 2
+
+
+async def test_a_failure_is_marked_and_its_text_is_kept_out():
+    with recorded_spans() as spans:
+        async with open_sqlite(":memory:") as stores:
+            worker = Worker(stores, [failing], background=False)
+            await Client(stores).start(failing)
+            await worker.host.take()
+            await worker.host.finish_all()
+            await worker.leave()
+    lines = [line for line in tree(spans).splitlines() if "engine_store" not in line]
+    assert lines == ["start failing [success]", "  invoke_workflow failing [failed] !", "    step fails [failed] !"]
+    assert not any("4711-is-a-secret" in span.to_json() for span in spans)
+
+
+async def test_whoever_does_not_want_to_be_watched_is_not():
+    with recorded_spans() as spans, recorded_counters() as counted:
+        async with open_sqlite(":memory:") as stores:
+            client = Client(stores, telemetry=False)
+            async with Worker(stores, [short], telemetry=False):
+                run = await client.start(short)
+                assert await run.result() == "NEWS"
+    assert spans == []
+    assert counted() == {}
+
+
+async def test_an_idle_worker_sends_nothing():
+    with recorded_spans() as spans, recorded_counters() as counted:
+        async with open_sqlite(":memory:") as stores, Worker(stores, [short], poll=0.01):
+            await asyncio.sleep(0.5)
+    assert spans == []
+    assert counted() == {}
