@@ -1,7 +1,7 @@
 """What RunStore lets in, operation by operation; the first bad parameter wins (specs, run store 6 and 11)."""
 
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, Literal, NoReturn, get_args
 
 from belay_core.admission import json
 from belay_core.admission.numbers import is_safe, runs_ahead
@@ -10,11 +10,12 @@ from belay_core.admission.text import is_durable
 from belay_core.errors import RunStoreError
 from belay_core.ids import RunId
 from belay_core.moments import Clock, Millis, reading
-from belay_core.records.owner import LivenessEvidence, OwnerId
+from belay_core.records.owner import EvidenceKind, LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunSnapshot, RunStatus, TransitionGuard
 
 COMPANION_PREFIX: Final = "flows.companion/"
-KINDS: Final = ("same-host-pid-dead", "cross-host-unreachable-stale", "lease-expired")
+_KINDS: Final[dict[str, EvidenceKind]] = {kind: kind for kind in get_args(EvidenceKind)}
+_CANCEL_STATES: Final[dict[str, Literal["absent", "present"]]] = {"absent": "absent", "present": "present"}
 
 _DURABLE: Final = "must be well-formed durable text"
 _RESERVED: Final = "names a reserved journal companion stream"
@@ -95,9 +96,10 @@ class RunInput:
         owner = self.owner(copy["expected_owner"], "evidence.expected_owner")
         if not is_safe(copy["checked_at_ms"]):
             self.refuse("evidence.checked_at_ms", _SAFE)
-        if type(copy["kind"]) is not str or copy["kind"] not in KINDS:
+        kind = _KINDS.get(copy["kind"]) if type(copy["kind"]) is str else None
+        if kind is None:
             self.refuse("evidence.kind", _BROKEN)
-        return LivenessEvidence(owner, copy["checked_at_ms"], copy["kind"])
+        return LivenessEvidence(owner, copy["checked_at_ms"], kind)
 
     def options(self, value: object) -> CreateOptions:
         """Where a new run belongs, copied."""
@@ -137,8 +139,11 @@ class RunInput:
         copy = copied(value, kinds=(TransitionGuard,), required=(), optional=("cancel_requested",))
         if copy is None:
             self.refuse("guard", "must be an inert exact guard")
-        wanted: Any = copy.get("cancel_requested")
-        if wanted is not None and (type(wanted) is not str or wanted not in {"absent", "present"}):
+        given: object = copy.get("cancel_requested")
+        if given is None:
+            return TransitionGuard()
+        wanted = _CANCEL_STATES.get(given) if type(given) is str else None
+        if wanted is None:
             self.refuse("guard.cancel_requested", "must be an inert exact guard")
         return TransitionGuard(wanted)
 

@@ -1,7 +1,7 @@
 """Opening the database a command works on, and saying plainly why it cannot be opened."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ def with_client(url: str | None, work: Callable[[Session], Awaitable[int]], *, m
 
 
 @asynccontextmanager
-async def opened(url: str | None, *, makes_file: bool = False) -> AsyncIterator[Stores]:
+async def opened(url: str | None, *, makes_file: bool = False) -> AsyncGenerator[Stores]:
     """The stores of the database. Raises ``InvalidInput``, ``DatabaseUnavailable``, ``SchemaMismatch`` ..
 
     Only with ``makes_file`` may a file be made: to a command that only looks, a file that is not there is a mistake in

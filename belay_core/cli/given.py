@@ -1,10 +1,9 @@
 """JSON that a person wrote: on the command line, in a file (``@file``), or on the standard input (``-``)."""
 
+import sys
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final
-
-import click
 
 from belay_core.admission import json
 from belay_core.errors import InvalidInput, ValueRefused
@@ -57,7 +56,7 @@ def _meant(parameter: str, given: str) -> str:
     if given != "-" and not given.startswith("@"):
         return given
     try:
-        content = click.get_binary_stream("stdin").read() if given == "-" else Path(given[1:]).read_bytes()
+        content = sys.stdin.buffer.read() if given == "-" else Path(given[1:]).read_bytes()
     except OSError as error:
         raise InvalidInput(parameter, f"the file cannot be read: {error.strerror}") from None
     try:

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from belay_core.cli.failing import USAGE
+from belay_core.cli.printing import complain
 
 _OURS: Final = "belay_core.cli.commands"
 
@@ -68,5 +69,6 @@ def belay(ctx: click.Context) -> int | None:
     """
     if ctx.invoked_subcommand is not None:
         return None
-    click.echo(ctx.get_help(), err=True)
+    for line in ctx.get_help().splitlines():
+        complain(line)
     return USAGE

@@ -5,9 +5,11 @@ import traceback
 from collections.abc import Sequence
 from typing import TextIO
 
+from belay_core.admission.text import is_well_formed
 from belay_core.cli.failing import DONE, REFUSED, Complaint, complaint_of
 from belay_core.cli.group import belay
 from belay_core.cli.printing import complain, emit
+from belay_core.errors import InvalidInput
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -15,10 +17,18 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         _never_refuses(stream)
     try:
+        _require_text(arguments)
         answer: object = belay.main(list(arguments), prog_name="belay", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (every kind is told, one way or another)
         return _tell(error, as_json="--json" in arguments)
     return answer if isinstance(answer, int) else DONE
+
+
+def _require_text(arguments: Sequence[str]) -> None:
+    """A shell may hand over bytes that are no characters, and no database keeps those."""
+    for number, argument in enumerate(arguments, start=1):
+        if not is_well_formed(argument):
+            raise InvalidInput(f"argument {number}", "must be well-formed text")
 
 
 def _never_refuses(stream: TextIO) -> None:

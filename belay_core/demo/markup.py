@@ -20,6 +20,10 @@ MAXIMUM_DEPTH: Final = 100
 MAXIMUM_NODES: Final = 500_000
 """Elements and attributes of one invoice: some ten thousand lines."""
 
+MAXIMUM_TAG: Final = 1024 * 1024
+"""Bytes of one tag or comment."""
+
+_PIECE = 256 * 1024
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")
 _DECLARATION = re.compile(rb"<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})[\"']")
@@ -74,7 +78,7 @@ def parse(data: bytes) -> Element:
 def _parse(data: bytes) -> Element:
     try:
         parser = DefusedXMLParser(target=_BoundedTree(), encoding=_encoding(data), forbid_dtd=True)
-        parser.feed(_from_first_tag(data))
+        _feed(parser, _from_first_tag(data))
         root: Element = parser.close()
     except DefusedXmlException:
         raise UnreadableInvoice(
@@ -87,6 +91,18 @@ def _parse(data: bytes) -> Element:
     except (ValueError, LookupError):
         raise UnreadableInvoice("not_xml", "the XML is in an encoding that cannot be read") from None
     return root
+
+
+def _feed(parser: DefusedXMLParser, data: bytes) -> None:
+    """Feeds the parser piece by piece, and stops at a tag that does not end.
+
+    Expat keeps a tag until it is whole, and only then could its attributes be counted: millions in one tag would
+    fill the memory before. Text goes through in pieces, so attachments may be of any length.
+    """
+    for start in range(0, len(data), _PIECE):
+        parser.feed(data[start : start + _PIECE])
+        if start + _PIECE - parser.parser.CurrentByteIndex > MAXIMUM_TAG:
+            raise _TooMuch(f"one tag or comment is longer than {MAXIMUM_TAG} bytes")
 
 
 def _where(error: ParseError) -> str:

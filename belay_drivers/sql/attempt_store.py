@@ -29,7 +29,7 @@ from belay_core.records.attempt import ABSENT, Attempt, AttemptId, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.stores.attempt_store import AttemptStore
 from belay_drivers.sql.children import change_attempt, insert_attempt
-from belay_drivers.sql.database import Database, Undone
+from belay_drivers.sql.database import Database, undone
 from belay_drivers.sql.fences import lock
 from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.keys import full_text_of, key_of
@@ -60,18 +60,18 @@ class SqlAttemptStore(AttemptStore):
         stored = given.attempt(attempt)
         row = _row_of(stored)
 
-        def put(tx: Connection, *, again: bool = False) -> PutResult | Undone[PutResult]:
+        def put(tx: Connection, *, again: bool = False) -> PutResult:
             held = lock(tx, row["run_id"], stored.started_at_ms)
             if held is None:
-                return Undone(RunNotFound())
+                return undone(tx, RunNotFound())
             if not is_owner(held.row, owner):
-                return Undone(FenceLost())
+                return undone(tx, FenceLost())
             if insert_attempt(tx, held, self._database.dialect, {**row, "epoch": held.row["epoch"]}):
                 return Inserted()
             same = _is_same(decoded(_found(tx, stored), stored, "put"), stored)
             if not same:
-                return Undone(Conflict())
-            return Undone(Inserted() if again else ExistingSame())
+                return undone(tx, Conflict())
+            return undone(tx, Inserted() if again else ExistingSame())
 
         return await self._guard("put", self._database.write(put, partial(put, again=True)))
 
@@ -88,18 +88,18 @@ class SqlAttemptStore(AttemptStore):
         end = given.finish(finish)
         changes = {"state": end.state, "finished_at": end.finished_at_ms, **_encoded(end)}
 
-        def close(tx: Connection, *, again: bool = False) -> FinishResult | Undone[FinishResult]:
+        def close(tx: Connection, *, again: bool = False) -> FinishResult:
             held = lock(tx, key_of(end.run_id), end.finished_at_ms)
             row = _found(tx, end)
             if row is None:
-                return Undone(NotFound())
+                return undone(tx, NotFound())
             if held is None or not is_owner(held.row, owner):
-                return Undone(FenceLost())
+                return undone(tx, FenceLost())
             if row["state"] == IN_PROGRESS:
                 change_attempt(tx, held, row["step_key_digest"], end.attempt, changes)
                 return Finished()
             ended_so = again and all(row[name] == value for name, value in changes.items())
-            return Undone(Finished() if ended_so else StateChanged())
+            return undone(tx, Finished() if ended_so else StateChanged())
 
         return await self._guard("finish", self._database.write(close, partial(close, again=True)))
 

@@ -30,16 +30,10 @@ LONGEST_PAUSE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T_co]):
-    """The transaction committed."""
+    """The transaction ended as its body wanted; ``kept`` is whether what it wrote stays."""
 
     value: T_co
-
-
-@dataclass(frozen=True, slots=True)
-class Undone(Generic[T_co]):
-    """What a body gives back when nothing it wrote shall stay."""
-
-    value: T_co
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +44,16 @@ class Unknown(Generic[T_co]):
     value: T_co | None
 
 
-Body: TypeAlias = "Callable[[Connection], T | Undone[T]]"
-Sent: TypeAlias = "Done[T] | Undone[T] | Unknown[T]"
+Body: TypeAlias = Callable[[Connection], T]
+Sent: TypeAlias = Done[T] | Unknown[T]
+
+
+def undone(tx: Connection, value: T) -> T:
+    """Give the value back, and let nothing stay of what this transaction wrote."""
+    transaction = tx.get_transaction()
+    if transaction is not None:
+        transaction.rollback()
+    return value
 
 
 class _Progress(Generic[T]):
@@ -91,12 +93,12 @@ class Database:
         self._patience = patience
         self._chance = chance or SystemChance()
 
-    async def send(self, body: "Body[T]") -> "Sent[T]":
+    async def send(self, body: Body[T]) -> Sent[T]:
         """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
         async with _turn(self._write_turn):
             return await self._outlast(lambda: self._transaction(self._engines.write, body))
 
-    async def send_lone(self, body: "Body[T]") -> "Sent[T]":
+    async def send_lone(self, body: Body[T]) -> Sent[T]:
         """Run a body of exactly one statement, which commits by itself."""
         lone = self._engines.lone
         if lone is None:
@@ -104,7 +106,7 @@ class Database:
         async with _turn(self._write_turn):
             return await self._outlast(lambda: self._lone(lone, body))
 
-    async def write(self, body: "Body[T]", resent: "Body[T] | None" = None) -> T:
+    async def write(self, body: Body[T], resent: Body[T] | None = None) -> T:
         """Run a body to a known end.
 
         When no reply came to a commit, ``resent`` is run instead of it: it has to find out whether the first one
@@ -122,10 +124,15 @@ class Database:
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
         async with _turn(self._read_turn):
-            sent = await self._outlast(lambda: self._reading(body))
+            return await self._known(lambda: self._reading(body))
+
+    async def _known(self, once: Callable[[], Awaitable[Done[T] | Failure]]) -> T:
+        sent = await self._outlast(once)
+        if isinstance(sent, Unknown):
+            raise sent.failure.error()
         return sent.value
 
-    async def _outlast(self, once: "Callable[[], Awaitable[Sent[T] | Failure]]") -> "Sent[T]":
+    async def _outlast(self, once: Callable[[], Awaitable[Sent[T] | Failure]]) -> Sent[T]:
         abandoned = Abandoned()
         ended = await outlasting(self._repeat(once, abandoned), abandoned, self._patience)
         if isinstance(ended, Failure):
@@ -133,8 +140,8 @@ class Database:
         return ended
 
     async def _repeat(
-        self, once: "Callable[[], Awaitable[Sent[T] | Failure]]", abandoned: Abandoned
-    ) -> "Sent[T] | Failure":
+        self, once: Callable[[], Awaitable[Sent[T] | Failure]], abandoned: Abandoned
+    ) -> Sent[T] | Failure:
         tried = 0
         while True:
             ended = await once()
@@ -151,7 +158,7 @@ class Database:
         # Real time on purpose: what is waited for is another process, which no test clock moves.
         await asyncio.sleep(longest * (0.5 + self._chance.draw() / 2))  # noqa: TID251
 
-    async def _transaction(self, engine: AsyncEngine, body: "Body[T]") -> "Sent[T] | Failure":
+    async def _transaction(self, engine: AsyncEngine, body: Body[T]) -> Sent[T] | Failure:
         progress: _Progress[T] = _Progress()
         try:
             async with engine.connect() as connection:
@@ -165,13 +172,12 @@ class Database:
         # A connection that went away before COMMIT was sent took its transaction with it.
         return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
 
-    async def _lone(self, engine: AsyncEngine, body: "Body[T]") -> "Sent[T] | Failure":
+    async def _lone(self, engine: AsyncEngine, body: Body[T]) -> Sent[T] | Failure:
         sent = False
         try:
             async with engine.connect() as connection:
                 sent = True
-                value = await connection.run_sync(body)
-                return value if isinstance(value, Undone) else Done(value)
+                return Done(await connection.run_sync(body))
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
@@ -180,7 +186,7 @@ class Database:
             return Unknown(failure, None)
         return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
 
-    async def _reading(self, body: Callable[[Connection], T]) -> "Done[T] | Failure":
+    async def _reading(self, body: Callable[[Connection], T]) -> Done[T] | Failure:
         try:
             async with self._engines.read.connect() as connection:
                 return Done(await connection.run_sync(body))
@@ -195,12 +201,10 @@ def _turn(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
     return nullcontext() if lock is None else lock
 
 
-def _in_transaction(connection: Connection, body: "Body[T]", progress: _Progress[T]) -> "Done[T] | Undone[T]":
+def _in_transaction(connection: Connection, body: Body[T], progress: _Progress[T]) -> Done[T]:
     with connection.begin() as transaction:
         value = body(connection)
-        if isinstance(value, Undone):
-            transaction.rollback()
-            return value
+        kept = transaction.is_active
         progress.value = value
-        progress.committing = True
-    return Done(value)
+        progress.committing = kept
+    return Done(value, kept)

@@ -40,6 +40,11 @@ APPROVALS: Final[Select[Any]] = select(approvals, attempts.c.full_key, values.c.
 )
 
 
+_STATUSES: Final = {status.value: status for status in RunStatus}
+_KINDS: Final = {kind.value: kind for kind in StepKind}
+_STATES: Final = {state.value: state for state in StepState}
+
+
 class Undecodable(Exception):
     """A row of this table is not one that belay wrote."""
 
@@ -61,12 +66,12 @@ def _waiting(row: Columns) -> Waiting | None:
     return Waiting(row["waiting_reason"], row["waiting_token"], row["waiting_wake_at"])
 
 
-def _status(row: Columns) -> RunStatus:
-    try:
-        return RunStatus(row["status"])
-    except ValueError:
-        pass
-    raise Undecodable(runs.name)
+def status_of(row: Columns) -> RunStatus:
+    """The status a run row names."""
+    status = _STATUSES.get(row["status"])
+    if status is None:
+        raise Undecodable(runs.name)
+    return status
 
 
 def _summary_fields(row: Columns) -> dict[str, Any]:
@@ -75,7 +80,7 @@ def _summary_fields(row: Columns) -> dict[str, Any]:
         "run_id": RunId(row["full_id"] or row["run_id"]),
         "workflow": row["workflow"],
         "version": row["version"],
-        "status": _status(row),
+        "status": status_of(row),
         "priority": row["priority"],
         "ready_at_ms": row["ready_at"],
         "created_at_ms": row["created_at"],
@@ -111,10 +116,7 @@ def run_record(row: Columns) -> RunRecord:
 
 def step_record(row: Columns) -> StepRecord:
     """An attempt of the engine's."""
-    try:
-        kind, state = StepKind(row["kind"]), StepState(row["state"])
-    except ValueError:
-        kind = state = None
+    kind, state = _KINDS.get(row["kind"]), _STATES.get(row["state"])
     if kind is None or state is None or row["full_key"] is None or row["idempotent"] is None:
         raise Undecodable(attempts.name)
     return StepRecord(

@@ -141,7 +141,11 @@ def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
         **pool,
     )
     event.listen(engine.sync_engine, "connect", _prepared)
-    event.listen(engine.sync_engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+
+    def started(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine.sync_engine, "begin", started)
     return engine
 
 

@@ -62,7 +62,7 @@ def codes(document: Document) -> set[str]:
     return {finding.code for finding in check(read_invoice(document.bytes()))}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents())
 def test_right_documents_have_no_findings(document: Document):
     assert check(read_invoice(document.bytes())) == []
@@ -81,7 +81,7 @@ WRONG = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(documents(), st.sampled_from(sorted(WRONG)), st.decimals("-9", "9", places=2))
 def test_one_wrong_total_has_exactly_the_findings_of_its_rules(document: Document, name: str, error: Decimal):
     assume(error)
@@ -91,19 +91,14 @@ def test_one_wrong_total_has_exactly_the_findings_of_its_rules(document: Documen
 
 
 @settings(max_examples=100, deadline=None)
-@given(documents(), st.sampled_from(["TaxableAmount", "GroupTaxAmount"]))
-def test_a_wrong_breakdown_is_found(document: Document, name: str):
-    groups = document.groups()
-    assume(len(groups) == 1)
-    ((category, rate), taxable) = next(iter(groups.items())), next(iter(groups.values()))
-    category, rate = category
-    right = taxable if name == "TaxableAmount" else cents(taxable * (rate or 0) / 100)
-    found = codes(dataclasses.replace(document, changed={name: right + 5}))
+@given(CATEGORIES, AMOUNTS, st.sampled_from(["TaxableAmount", "GroupTaxAmount"]))
+def test_a_wrong_breakdown_is_found(key: tuple[str, Decimal], net: Decimal, name: str):
+    category, rate = key
+    right = net if name == "TaxableAmount" else cents(net * rate / 100)
+    line = Line(price=net, category=category, rate=rate)
+    found = codes(Document(lines=(line,), changed={name: right + 5}))
     rules = {"K": "IC", "L": "AF", "M": "AG"}.get(category, category)
-    if name == "TaxableAmount":
-        assert f"BR-{rules}-08" in found
-    else:
-        assert {"BR-CO-14", "BR-CO-17"} <= found or right < 0
+    assert found >= ({f"BR-{rules}-08"} if name == "TaxableAmount" else {"BR-CO-14", "BR-CO-17"})
 
 
 def test_the_finding_gives_both_amounts():

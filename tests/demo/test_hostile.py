@@ -77,7 +77,7 @@ def test_bytes(data: bytes, start: bytes):
 @pytest.mark.parametrize("seed", range(8))
 def test_mutations_of_samples(seed: int):
     chance = random.Random(seed)  # noqa: S311 - the same mutations every time
-    for _ in range(150):
+    for _ in range(80):
         data = bytearray(chance.choice(SAMPLES))
         for _ in range(chance.choice([1, 1, 2, 5, 20])):
             _mutate(data, chance)
@@ -116,7 +116,7 @@ def trees() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(trees(), trees(), st.sampled_from(["Invoice", "CreditNote"]))
 def test_documents_of_random_structure(before: str, after: str, root: str):
     inner = Document().xml()
@@ -128,7 +128,7 @@ def test_documents_of_random_structure(before: str, after: str, root: str):
         survives(f"<{root} {namespaces}>{body}</{root}>".encode())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_documents_with_random_values(data: st.DataObject):
     xml = Document(lines=(Line(), Line(rate=Decimal(7))), extras=(Extra(Decimal(3)),), prepaid=Decimal(1)).xml()

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from belay_core.demo.checking import check
 from belay_core.demo.invoice import Finding, Invoice, Kind, Profile
-from belay_core.demo.markup import MAXIMUM_BYTES, MAXIMUM_DEPTH
+from belay_core.demo.markup import MAXIMUM_BYTES, MAXIMUM_DEPTH, MAXIMUM_TAG
 from belay_core.demo.reading import read_invoice
 from belay_core.demo.unreadable import UnreadableInvoice
 from tests.demo.ubl import Document, Extra, Line, decorated, enveloped, extended, prefixed, unprefixed
@@ -69,6 +69,15 @@ VARIANTS = {
     "comments and blanks": lambda xml: decorated(xml).encode(),
     "extension and attachment": lambda xml: extended(xml).encode(),
     "attachment of megabytes": lambda xml: extended(xml, 5_000_000).encode(),
+    "attachment in 16 bits": lambda xml: (
+        f'\ufeff<?xml version="1.0" encoding="UTF-16"?>{extended(xml, 3_000_000)}'.encode("utf-16-le")
+    ),
+    "attachment in a single-byte encoding": lambda xml: (
+        f'<?xml version="1.0" encoding="windows-1252"?>{extended(xml, 3_000_000)}'.encode("cp1252")
+    ),
+    "attachment in a CDATA section": lambda xml: (
+        extended(xml, 3_000_000).replace(">QUJD", "><![CDATA[QUJD").replace("QUJD</", "QUJD]]></").encode()
+    ),
     "envelope": lambda xml: enveloped(xml).encode(),
     "byte order mark": lambda xml: b"\xef\xbb\xbf" + xml.encode(),
     "mark and declaration": lambda xml: f'\ufeff<?xml version="1.0" encoding="utf-8"?>{xml}'.encode(),
@@ -315,8 +324,10 @@ def test_limits_hold():
     assert refused(deep).code == "too_large"
     assert refused(b"<a>" * 2_000_000).code == "too_large"
     assert refused(b"<a>" + b"<b/>" * 600_000 + b"</a>").code == "too_large"
-    attributes = b" ".join(b'a%d=""' % number for number in range(600_000))
-    assert refused(b"<a " + attributes + b"/>").code == "too_large"
+    attributes = b" ".join(b'a%d=""' % number for number in range(100_000))
+    assert refused(b"<a " + attributes + b">" + (b"<b " + attributes + b"/>") * 5 + b"</a>").code == "too_large"
+    assert refused(b'<a b="' + b"x" * (2 * MAXIMUM_TAG)).code == "too_large"
+    assert refused(b"<a><!--" + b"x" * (2 * MAXIMUM_TAG)).code == "too_large"
     rates = tuple(Line(rate=Decimal(number)) for number in range(1, 600))
     assert refused(Document(lines=rates).bytes()).code == "too_large"
 

@@ -1,9 +1,9 @@
 """Coming to own runs, and making those ready whose moment has come."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, bindparam, case, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, case, insert, or_, select, update
 
 from belay_core import commands
 from belay_core.admission import json
@@ -12,7 +12,7 @@ from belay_core.outcomes import engine as outcomes
 from belay_core.records.owner import Lease
 from belay_core.records.run import RunStatus
 from belay_drivers.sql.children import journal_row
-from belay_drivers.sql.database import Undone, Unknown
+from belay_drivers.sql.database import Unknown, undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.fences import NOT_WAITING, UNCLAIMED
 from belay_drivers.sql.news import DUE
@@ -22,6 +22,8 @@ from belay_drivers.sql.tables import journal, runs
 OWNED_FACT: Final = "ownership.owned"
 NEVER: Final = -1
 """No heartbeat is older than this."""
+
+S = TypeVar("S", bound="Select[*tuple[Any, ...]]")
 
 _TAKEABLE: Final = (RunStatus.PENDING.value, RunStatus.SUSPENDED.value)
 _READY: Final = (
@@ -173,7 +175,7 @@ class _Taking:
         del taken[limit:]
         return [run_id for *_, run_id in sorted(taken)]
 
-    def _lost(self) -> "Select[Any]":
+    def _lost(self) -> Select[str, int]:
         dead = self._dead()
         return (
             select(runs.c.run_id, runs.c.priority)
@@ -201,14 +203,14 @@ class _Taking:
         ]
 
 
-def _locked(statement: "Select[Any]", *, lock: bool) -> "Select[Any]":
+def _locked(statement: S, *, lock: bool) -> S:
     return statement.with_for_update(key_share=True, skip_locked=True) if lock else statement
 
 
-def _wake(tx: Connection, bound: dict[str, Any]) -> outcomes.Woken | Undone[outcomes.Woken]:
+def _wake(tx: Connection, bound: dict[str, Any]) -> outcomes.Woken:
     keys = tx.execute(_locked(_WAKE, lock=True), bound).scalars().all()
     if not keys:
-        return Undone(outcomes.Woken(0))
+        return undone(tx, outcomes.Woken(0))
     entries = tx.execute(
         update(runs)
         .where(runs.c.run_id.in_(keys))

@@ -16,7 +16,7 @@ from belay_core.records.owner import Lease
 from belay_core.stores.bundle import LeaseTimes
 from belay_core.stores.wakes import Wakes
 from belay_drivers.sql.children import Children
-from belay_drivers.sql.database import ATTEMPTS, Body, Database, Done, Sent, Undone, Unknown
+from belay_drivers.sql.database import ATTEMPTS, Body, Database, Sent, Unknown
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
@@ -36,7 +36,8 @@ class Missed(Enum):
 
 MISSED: Final = Missed.MISSED
 
-Work: TypeAlias = "Callable[[Connection, Fence], T | Undone[T] | Undone[Missed]]"
+Work: TypeAlias = Callable[[Connection, Fence], T | Missed]
+"""What is done under a fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +110,8 @@ class OwnedRole(Role):
     """Commands of a run's owner: one after another, each with a known end."""
 
     async def _owned(
-        self, lease: Lease, work: "Work[T]", *, lone: bool = False, recall: "Body[T] | None" = None
-    ) -> "T | FenceLost | RunNotFound":
+        self, lease: Lease, work: Work[T], *, lone: bool = False, recall: Body[T] | None = None
+    ) -> T | FenceLost | RunNotFound:
         """Do fenced work under a lease.
 
         ``lone`` says that the work is a single statement; its answer, should the reply be lost, is read again by
@@ -124,9 +125,9 @@ class OwnedRole(Role):
         return ended
 
     async def _to_known_end(
-        self, lease: Lease, turn: Turn, work: "Work[T]", *, lone: bool, recall: "Body[T] | None"
-    ) -> "T | FenceLost | RunNotFound":
-        unsure: Unknown[T] | None = None
+        self, lease: Lease, turn: Turn, work: Work[T], *, lone: bool, recall: Body[T] | None
+    ) -> T | FenceLost | RunNotFound:
+        unsure: Unknown[T | Missed] | None = None
         standing = _Standing.known(lease, turn.seq) if turn.seq is not None else await self._standing(lease)
         for _ in range(ATTEMPTS):
             if standing is None:
@@ -135,32 +136,29 @@ class OwnedRole(Role):
                 return FenceLost()
             turn.seq = standing.seq
             sent = await self._send(work, Fence(lease, standing.seq, self._now()), lone=lone)
-            if isinstance(sent, Done):
-                turn.seq += 1
-                return sent.value
-            if isinstance(sent, Undone) and not isinstance(sent.value, Missed):
-                return sent.value
             if isinstance(sent, Unknown):
                 unsure = sent
+            elif not isinstance(sent.value, Missed):
+                turn.seq += sent.kept
+                return sent.value
             standing = await self._standing(lease)
             if unsure is not None and standing is not None and standing.arrived(lease, turn.seq):
                 turn.seq = standing.seq
                 return await self._answer_of(unsure, recall)
         raise DatabaseError("unknown" if unsure is None else unsure.failure.code)
 
-    async def _send(self, work: "Work[T]", fence: Fence, *, lone: bool) -> "Sent[T] | Undone[Missed]":
+    async def _send(self, work: Work[T], fence: Fence, *, lone: bool) -> Sent[T | Missed]:
         database = self._parts.database
         if lone:
             return await database.send_lone(lambda tx: work(tx, fence))
         return await database.send(lambda tx: work(tx, fence))
 
-    async def _answer_of(self, unsure: "Unknown[T]", recall: "Body[T] | None") -> T:
-        if unsure.value is not None:
+    async def _answer_of(self, unsure: Unknown[T | Missed], recall: Body[T] | None) -> T:
+        if unsure.value is not None and not isinstance(unsure.value, Missed):
             return unsure.value
         if recall is None:
             raise unsure.failure.error()
-        ended = await self._parts.database.read(recall)
-        return ended.value if isinstance(ended, Undone) else ended
+        return await self._parts.database.read(recall)
 
     async def _standing(self, lease: Lease) -> _Standing | None:
         statement = select(runs.c.last_nonce, runs.c.epoch, runs.c.write_seq, runs.c.status).where(

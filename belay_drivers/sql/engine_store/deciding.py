@@ -10,14 +10,14 @@ from belay_core.errors import EngineStoreError
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, RequestCancelOutcome, Terminal
-from belay_core.records.run import RunStatus, is_terminal_run_status
+from belay_core.records.run import is_terminal_run_status
 from belay_drivers.sql.children import close_approval, note, note_at
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.fences import OVER, Held, lock, written
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.news import MARKED
-from belay_drivers.sql.rows import Columns, Undecodable
+from belay_drivers.sql.rows import Columns, status_of
 from belay_drivers.sql.tables import approvals, runs
 
 _APPROVAL: Final = select(approvals).where(approvals.c.approval_id == bindparam("b_approval"))
@@ -69,19 +69,19 @@ class Deciding(Role):
 
 def _decided(
     tx: Connection, command: commands.Decide, now_ms: Millis, *, again: bool = False
-) -> outcomes.DecideOutcome | Undone[outcomes.DecideOutcome]:
+) -> outcomes.DecideOutcome:
     bound = {"b_approval": command.approval_id}
     asked = tx.execute(_APPROVAL, bound).mappings().one_or_none()
     held = None if asked is None else lock(tx, asked["run_id"], now_ms)
     # Read anew under the lock: what was read above may have been decided while we waited for it.
     asked = None if held is None else tx.execute(_APPROVAL, bound).mappings().one_or_none()
     if held is None or asked is None:
-        return Undone(outcomes.NoSuchApproval())
+        return undone(tx, outcomes.NoSuchApproval())
     refusal = _refusal(asked, command, held)
     if isinstance(refusal, outcomes.AlreadyDecided) and again and _is_ours(asked, command, now_ms):
-        return Undone(outcomes.Decided(now_ms))
+        return undone(tx, outcomes.Decided(now_ms))
     if refusal is not None:
-        return Undone(refusal)
+        return undone(tx, refusal)
     close_approval(
         tx,
         held,
@@ -128,35 +128,29 @@ def _is_ours(asked: Columns, command: commands.Decide, now_ms: Millis) -> bool:
 
 def _cancelled(
     tx: Connection, command: commands.Cancel, now_ms: Millis, *, again: bool = False
-) -> RequestCancelOutcome | Undone[RequestCancelOutcome]:
+) -> RequestCancelOutcome:
     run_key = key_of(command.run_id)
     bound: dict[str, Any] = {"b_run": run_key, "b_now": now_ms}
     row = tx.execute(_CANCEL, bound).mappings().one_or_none()
     if row is None:
-        return Undone(_cancelled_before(tx, run_key, now_ms if again else None))
+        return undone(tx, _cancelled_before(tx, run_key, now_ms if again else None))
     note_at(tx, written(run_key, now_ms, row), row["last_entry"], "cancel_requested", {"by": command.by})
     return CancelRequested(now_ms)
 
 
 def _cancelled_before(tx: Connection, run_key: str, sent_ms: Millis | None) -> RequestCancelOutcome:
-    row = tx.execute(_CANCELLATION, {"b_run": run_key}).one_or_none()
+    row = tx.execute(_CANCELLATION, {"b_run": run_key}).mappings().one_or_none()
     if row is None:
         return NotFound()
-    try:
-        status = RunStatus(row.status)
-    except ValueError:
-        status = None
-    if status is None:
-        raise Undecodable(runs.name)
+    status = status_of(row)
     if is_terminal_run_status(status):
         return Terminal(status)
-    if row.cancel_requested_at is None:
+    if row["cancel_requested_at"] is None:
         raise EngineStoreError(
             "persistence_failed",
             "cancel",
             "guarded cancellation update missed a live unrequested row",
             {"stage": "write-invariant"},
         )
-    if row.cancel_requested_at == sent_ms:
-        return CancelRequested(sent_ms)
-    return AlreadyRequested(row.cancel_requested_at)
+    requested_at: Millis = row["cancel_requested_at"]
+    return CancelRequested(requested_at) if requested_at == sent_ms else AlreadyRequested(requested_at)

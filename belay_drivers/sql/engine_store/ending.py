@@ -8,7 +8,7 @@ from belay_core import commands
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
 from belay_drivers.sql.children import note_last, withdraw_open
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
 from belay_drivers.sql.fences import NOT_WAITING, OWNED, UNCLAIMED, UNOWNED, Fence, Held, owned_update
 from belay_drivers.sql.news import UNSEEN, earlier_ready
@@ -47,7 +47,7 @@ class Ending(OwnedRole):
         return await self._guard("settle", self._settle(command))
 
     async def _park(self, command: commands.Park) -> outcomes.ParkOutcome:
-        def suspend(tx: Connection, fence: Fence) -> "outcomes.Parked | Undone[outcomes.News | Missed]":
+        def suspend(tx: Connection, fence: Fence) -> outcomes.ParkOutcome | Missed:
             held = _parked(tx, fence, command)
             if held is None:
                 return _refused(tx, fence)
@@ -57,14 +57,14 @@ class Ending(OwnedRole):
             note_last(tx, held, command.notes, "suspended", {**facts})
             return outcomes.Parked()
 
-        ended = await self._owned(command.lease, suspend)
+        ended: outcomes.ParkOutcome = await self._owned(command.lease, suspend)
         if isinstance(ended, outcomes.Parked):
             self._parts.sequences.forget(command.lease)
             self._parts.wakes.poke(command.lease.run_id)
         return ended
 
     async def _settle(self, command: commands.Settle) -> outcomes.SettleOutcome:
-        def end(tx: Connection, fence: Fence) -> "outcomes.Settled | Undone[outcomes.News | Missed]":
+        def end(tx: Connection, fence: Fence) -> outcomes.SettleOutcome | Missed:
             held = fence.held(
                 tx,
                 _SETTLE,
@@ -79,7 +79,7 @@ class Ending(OwnedRole):
             note_last(tx, held, command.notes, "settled", {"status": command.status.value})
             return outcomes.Settled(held.now_ms)
 
-        ended = await self._owned(command.lease, end)
+        ended: outcomes.SettleOutcome = await self._owned(command.lease, end)
         if isinstance(ended, outcomes.Settled):
             self._parts.sequences.forget(command.lease)
             self._parts.wakes.poke(command.lease.run_id)
@@ -95,12 +95,12 @@ def _parked(tx: Connection, fence: Fence, command: commands.Park) -> Held | None
     return fence.held(tx, _PARK_READY, **bound, b_ready=command.ready_at_ms)
 
 
-def _refused(tx: Connection, fence: Fence) -> "Undone[outcomes.News | Missed]":
+def _refused(tx: Connection, fence: Fence) -> outcomes.News | Missed:
     """Whether the fence or the news refused; only its owner can take the news off a run, so reading is enough."""
     bound = fence.parameters()
     del bound["b_now"]
     owned = tx.execute(_STILL_OWNED, bound).one_or_none()
-    return Undone(MISSED if owned is None else outcomes.News())
+    return undone(tx, MISSED if owned is None else outcomes.News())
 
 
 def _store_values(tx: Connection, held: Held, changes: dict[str, str | None]) -> None:

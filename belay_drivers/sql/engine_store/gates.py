@@ -10,7 +10,7 @@ from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted
 from belay_core.records.step_record import StepRecord
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_drivers.sql.children import add_approval, all_stored, close_approval, note
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
 from belay_drivers.sql.engine_store.owned import recorded
 from belay_drivers.sql.fences import Fence, Held
@@ -25,12 +25,12 @@ class Gates(OwnedRole):
     async def ask(self, command: commands.Ask) -> outcomes.AskOutcome:
         """Open a gate."""
 
-        def open_gate(tx: Connection, fence: Fence) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
+        def open_gate(tx: Connection, fence: Fence) -> outcomes.AskOutcome | Missed:
             held = fence.hold(tx)
             if held is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             if not self._parts.children.add_attempt(tx, held, fence.lease.epoch, command.attempt):
-                return Undone(_asked_before(tx, held, command))
+                return undone(tx, _asked_before(tx, held, command))
             add_approval(tx, held, command.approval)
             gate, approval_id = command.approval.gate, command.approval.approval_id
             note(tx, held, "asked", {"gate": gate, "approval_id": approval_id})
@@ -41,25 +41,25 @@ class Gates(OwnedRole):
     async def sleep(self, command: commands.Sleep) -> outcomes.SleepOutcome:
         """Begin a sleep."""
 
-        def begin(tx: Connection, fence: Fence) -> "Inserted | Undone[Conflict | ExistingSame] | Undone[Missed]":
+        def begin(tx: Connection, fence: Fence) -> outcomes.SleepOutcome | Missed:
             held = fence.hold(tx)
             if held is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             if self._parts.children.add_attempt(tx, held, fence.lease.epoch, command.attempt):
                 return Inserted()
-            return Undone(_same(tx, held, command.attempt))
+            return undone(tx, _same(tx, held, command.attempt))
 
         return await self._guard("sleep", self._owned(command.lease, begin))
 
     async def withdraw(self, command: commands.Withdraw) -> outcomes.WithdrawOutcome:
         """Close a gate nobody wants any more."""
 
-        def close(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[Conflict] | Undone[Missed]":
+        def close(tx: Connection, fence: Fence) -> outcomes.WithdrawOutcome | Missed:
             held = fence.hold(tx, progress=True)
             if held is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             if not self._parts.children.put_attempts(tx, held, fence.lease.epoch, (command.attempt,)):
-                return Undone(Conflict())
+                return undone(tx, Conflict())
             asked = _asked_at(tx, held, step_digest(command.attempt.step_key))
             if asked is not None and asked["decision"] is None:
                 close_approval(tx, held, asked["approval_id"], {"decision": "withdrawn"})
@@ -71,16 +71,16 @@ class Gates(OwnedRole):
     async def lapse(self, command: commands.Lapse) -> outcomes.LapseOutcome:
         """Close a gate nobody decided in time."""
 
-        def close(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[outcomes.LapseOutcome] | Undone[Missed]":
+        def close(tx: Connection, fence: Fence) -> outcomes.LapseOutcome | Missed:
             held = fence.hold(tx, progress=True)
             if held is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             asked = _asked_as(tx, held, command.approval_id)
             refusal = outcomes.NoSuchApproval() if asked is None else _not_lapsed(asked, held.now_ms)
             if asked is None or refusal is not None:
-                return Undone(refusal or outcomes.NoSuchApproval())
+                return undone(tx, refusal or outcomes.NoSuchApproval())
             if not self._parts.children.put_attempts(tx, held, fence.lease.epoch, (command.attempt,)):
-                return Undone(Conflict())
+                return undone(tx, Conflict())
             close_approval(tx, held, command.approval_id, {"decision": "lapsed"})
             note(tx, held, "lapsed", {"gate": asked["gate"], "approval_id": command.approval_id})
             return recorded(held)

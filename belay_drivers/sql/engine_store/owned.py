@@ -10,7 +10,7 @@ from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease
 from belay_core.records.step_record import StepRecord
 from belay_drivers.sql.children import all_stored, attempt_values
-from belay_drivers.sql.database import Undone, Unknown
+from belay_drivers.sql.database import Unknown, undone
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
 from belay_drivers.sql.fences import OWNED, RENEWED, Fence, Held, lease_parameters
@@ -58,13 +58,13 @@ class Owning(OwnedRole):
             return await self._record_one(hot, command.lease, command.attempts[0])
         children = self._parts.children
 
-        def store(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[Conflict] | Undone[Missed]":
+        def store(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
             held = fence.hold(tx, progress=True)
             if held is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             if children.put_attempts(tx, held, fence.lease.epoch, command.attempts):
                 return recorded(held)
-            return Undone(Conflict())
+            return undone(tx, Conflict())
 
         ended = await self._owned(command.lease, store)
         if isinstance(ended, Conflict):
@@ -76,15 +76,15 @@ class Owning(OwnedRole):
     async def _record_one(self, hot: HotPaths, lease: Lease, attempt: StepRecord) -> outcomes.RecordOutcome:
         run_key = key_of(lease.run_id)
 
-        def store(tx: Connection, fence: Fence) -> "outcomes.Recorded | Conflict | Undone[Missed]":
+        def store(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
             row = hot.record(tx, {**fence.parameters(), **attempt_values(run_key, lease.epoch, attempt)})
             if row is None:
-                return Undone(MISSED)
+                return undone(tx, MISSED)
             if not row["stored"]:
                 return Conflict()
             return outcomes.Recorded(row["ready_at"], row["cancel_requested_at"])
 
-        def stored_already(tx: Connection) -> outcomes.Recorded | Conflict:
+        def stored_already(tx: Connection) -> outcomes.RecordOutcome:
             if not all_stored(tx, run_key, (attempt,)):
                 return Conflict()
             row = tx.execute(_MARKS, {"b_run": run_key}).one()
@@ -97,9 +97,9 @@ class Owning(OwnedRole):
         return ended
 
 
-def _keep(tx: Connection, fence: Fence) -> "outcomes.Recorded | Undone[Missed]":
+def _keep(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
     held = fence.hold(tx, progress=True)
-    return Undone(MISSED) if held is None else recorded(held)
+    return undone(tx, MISSED) if held is None else recorded(held)
 
 
 def recorded(held: Held) -> outcomes.Recorded:

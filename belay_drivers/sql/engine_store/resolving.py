@@ -12,7 +12,7 @@ from belay_core.outcomes.runs import NotFound
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepState
 from belay_drivers.sql.children import change_attempt, note, withdraw_open
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.engine_store.deciding import mark
 from belay_drivers.sql.fences import NOT_WAITING, OVER, UNCLAIMED, Held, lock
@@ -71,24 +71,24 @@ class _Word:
         self._command = command
         self._now = now_ms
 
-    def repeated(self, tx: Connection) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+    def repeated(self, tx: Connection) -> outcomes.ResolveOutcome:
         """Store it, unless that was done by the sending whose reply is missing."""
         return self._spoken(tx, again=True)
 
-    def spoken(self, tx: Connection) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+    def spoken(self, tx: Connection) -> outcomes.ResolveOutcome:
         """Store it."""
         return self._spoken(tx, again=False)
 
-    def _spoken(self, tx: Connection, *, again: bool) -> outcomes.ResolveOutcome | Undone[outcomes.ResolveOutcome]:
+    def _spoken(self, tx: Connection, *, again: bool) -> outcomes.ResolveOutcome:
         command = self._command
         held = lock(tx, key_of(command.run_id), self._now)
         if held is None:
-            return Undone(NotFound())
+            return undone(tx, NotFound())
         orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
         if again and orphan is not None and self._is_ours(orphan):
-            return Undone(outcomes.Resolved(self._now))
+            return undone(tx, outcomes.Resolved(self._now))
         if not self._fits(held, orphan):
-            return Undone(outcomes.NotInReview())
+            return undone(tx, outcomes.NotInReview())
         facts = {"resolution": _WORDS[type(command.resolution)], "by": command.by, "step_key": command.step_key}
         note(tx, held, "resolved", {**facts})
         if orphan is not None:

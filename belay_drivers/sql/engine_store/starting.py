@@ -10,7 +10,7 @@ from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
 from belay_drivers.sql.children import note_at
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import written
 from belay_drivers.sql.keys import full_text_of, key_of
@@ -47,7 +47,7 @@ class Starting(Role):
 
     def _begin(
         self, tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool = False
-    ) -> outcomes.StartOutcome | Undone[outcomes.StartOutcome]:
+    ) -> outcomes.StartOutcome:
         run_key = key_of(command.run_id)
         row = {
             "run_id": run_key,
@@ -62,7 +62,7 @@ class Starting(Role):
         }
         inserted = tx.execute(self._insert.returning(*runs.c), row).mappings().one_or_none()
         if inserted is None:
-            return Undone(_known(tx, command, now_ms, again=again))
+            return undone(tx, _known(tx, command, now_ms, again=again))
         tx.execute(
             insert(values),
             {

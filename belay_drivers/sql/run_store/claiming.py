@@ -22,7 +22,7 @@ from belay_core.outcomes.runs import (
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunRow, RunSnapshot, RunStatus
 from belay_drivers.sql.children import note_at
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.fences import Held, lock
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns
@@ -69,12 +69,12 @@ class _Claim:
         self._now = now_ms
         self._epoch: int | None = None
 
-    def __call__(self, tx: Connection, *, again: bool = False) -> ClaimAndOwnOutcome | Undone[ClaimAndOwnOutcome]:
+    def __call__(self, tx: Connection, *, again: bool = False) -> ClaimAndOwnOutcome:
         held = lock(tx, self._key, self._now)
         if held is not None and again and self._arrived(held.row):
-            return Undone(Activated())
+            return undone(tx, Activated())
         if held is None or not self._is_open(held.row):
-            return Undone(loss_of(None if held is None else held.row, self._now))
+            return undone(tx, loss_of(None if held is None else held.row, self._now))
         self._epoch = held.row["epoch"]
         self._take(tx, held)
         return Activated()

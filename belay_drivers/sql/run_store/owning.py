@@ -20,7 +20,7 @@ from belay_core.outcomes.runs import (
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus, TransitionGuard, is_terminal_run_status
 from belay_drivers.sql.children import note_at
-from belay_drivers.sql.database import Undone
+from belay_drivers.sql.database import undone
 from belay_drivers.sql.fences import UNCLAIMED, UNOWNED, Held, later, lock
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns
@@ -81,10 +81,10 @@ class Owning(RunRole):
         return await self._guard("transition_owned", self._database.write(move, partial(move, again=True)), run_id)
 
 
-def _alive(tx: Connection, bound: dict[str, Any]) -> HeartbeatOutcome | Undone[HeartbeatOutcome]:
+def _alive(tx: Connection, bound: dict[str, Any]) -> HeartbeatOutcome:
     if tx.execute(_HEARTBEAT, bound).one_or_none() is not None:
         return Updated()
-    return Undone(NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
+    return undone(tx, NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
 
 
 class _Transition:
@@ -107,16 +107,16 @@ class _Transition:
         self._now = now_ms
         self._met: tuple[int, int] | None = None
 
-    def __call__(self, tx: Connection, *, again: bool = False) -> TransitionOutcome | Undone[TransitionOutcome]:
+    def __call__(self, tx: Connection, *, again: bool = False) -> TransitionOutcome:
         held = lock(tx, self._key, self._now)
         if held is None:
-            return Undone(NotFound())
+            return undone(tx, NotFound())
         if again and self._arrived(held.row):
-            return Undone(Transitioned())
+            return undone(tx, Transitioned())
         if not is_owner(held.row, self._owner):
-            return Undone(FenceLost())
+            return undone(tx, FenceLost())
         if not self._passes(held.row):
-            return Undone(GuardFailed())
+            return undone(tx, GuardFailed())
         self._met = (held.row["epoch"], held.row["write_seq"])
         self._move(tx, held)
         return Transitioned()

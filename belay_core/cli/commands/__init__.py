@@ -1,0 +1,1 @@
+"""The commands, one module each; what they need beyond click they import when they run."""

@@ -1,0 +1,58 @@
+"""``belay cancel``."""
+
+from functools import partial
+from typing import assert_never
+
+import click
+
+from belay_core.cli import options
+from belay_core.cli.database import Session, with_client
+from belay_core.cli.failing import DONE, REFUSED
+from belay_core.cli.identity import who
+from belay_core.cli.printing import complain, emit, say
+from belay_core.cli.wording import moment
+from belay_core.errors import RunNotFoundError
+from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, Terminal
+from belay_core.records.run import RunStatus
+
+
+@click.command()
+@options.run
+@options.by
+@options.database
+@options.as_json
+def cancel(*, run: str, by: str | None, database: str | None, as_json: bool) -> int:
+    """Ask a run to stop.
+
+    The request is kept with the run: it ends cancelled once its running steps have ended, whichever worker has it.
+    """
+    return with_client(database, partial(_asked, run=run, by=who(by), as_json=as_json))
+
+
+async def _asked(session: Session, *, run: str, by: str, as_json: bool) -> int:
+    answer = await session.client.cancel(run, by=by)
+    match answer:
+        case CancelRequested(requested_at_ms=at_ms):
+            outcome, line = "cancel_requested", f"run {run} is asked to stop"
+        case AlreadyRequested(requested_at_ms=at_ms):
+            outcome, line = "already_requested", f"run {run} was asked to stop before, at {moment(at_ms)}"
+        case Terminal(status=status):
+            return _over(run, status, as_json=as_json)
+        case NotFound():
+            raise RunNotFoundError(f"there is no run {run}")
+        case _:
+            assert_never(answer)
+    if as_json:
+        emit({"run_id": run, "outcome": outcome, "requested_at": moment(at_ms)})
+    else:
+        say(line)
+    return DONE
+
+
+def _over(run: str, status: RunStatus, *, as_json: bool) -> int:
+    """The run is over, which is what was wanted only where it was cancelled."""
+    if as_json:
+        emit({"run_id": run, "outcome": "over", "status": status.value})
+    else:
+        complain(f"belay: run {run} is over already: it is {status.value}")
+    return DONE if status is RunStatus.CANCELLED else REFUSED

@@ -1,0 +1,103 @@
+"""``belay resolve``."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from belay_core.cli import options
+from belay_core.cli.database import Session, with_client
+from belay_core.cli.failing import DONE
+from belay_core.cli.given import stored_text
+from belay_core.cli.identity import who
+from belay_core.cli.printing import emit, say
+from belay_core.cli.wording import moment
+from belay_core.errors import InvalidInput, InvalidTransitionError
+
+if TYPE_CHECKING:
+    from belay_core.commands import Resolution
+    from belay_core.records.step_record import StepRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What is said, how it is named, and how it reads."""
+
+    resolution: "Resolution"
+    name: str
+    reads: str
+
+
+@click.command()
+@options.run
+@click.option("--step", metavar="KEY", help="The orphaned step; not needed where there is one.")
+@click.option("--happened", metavar="JSON", help="The step took place, with this result.")
+@click.option("--retry", is_flag=True, help="The step did not take place, or may be done again: do it.")
+@click.option("--give-up", is_flag=True, help="Let the run fail.")
+@options.by
+@options.database
+@options.as_json
+def resolve(
+    *,
+    run: str,
+    step: str | None,
+    happened: str | None,
+    retry: bool,
+    give_up: bool,
+    by: str | None,
+    database: str | None,
+    as_json: bool,
+) -> int:
+    """Give an operator's word on a run in review.
+
+    `belay explain RUN` says what is to be answered. The JSON of --happened may also be in a file, as @FILE, or come
+    from the standard input, as -.
+    """
+    word = _word(happened, retry=retry, give_up=give_up)
+    return with_client(database, partial(_resolved, run=run, step=step, word=word, by=who(by), as_json=as_json))
+
+
+def _word(happened: str | None, *, retry: bool, give_up: bool) -> _Word:
+    from belay_core.commands import GiveUp, Happened, Retry
+
+    if [happened is not None, retry, give_up].count(True) != 1:
+        raise InvalidInput("resolution", "must be exactly one of --happened JSON, --retry and --give-up")
+    if happened is not None:
+        return _Word(Happened(stored_text("happened", happened)), "happened", "took place")
+    if retry:
+        return _Word(Retry(), "retry", "is to be tried again")
+    return _Word(GiveUp(), "give_up", "is given up")
+
+
+async def _resolved(session: Session, *, run: str, step: str | None, word: _Word, by: str, as_json: bool) -> int:
+    about = step or await _orphan(session, run, word)
+    answer = await session.client.resolve(run, word.resolution, by=by, step_key=about)
+    at = moment(answer.resolved_at_ms)
+    if as_json:
+        emit({"run_id": run, "step_key": about, "resolution": word.name, "by": by, "resolved_at": at})
+    else:
+        subject = f"run {run}" if about is None else f"run {run}: step {about}"
+        say(f"{subject} {word.reads}, says {by} at {at}")
+    return DONE
+
+
+async def _orphan(session: Session, run: str, word: _Word) -> str | None:
+    """The key of the one step that waits for a word; None where the run as a whole does."""
+    history = await session.client.history(run)
+    latest = {each.step_key: each for each in history.attempts}
+    orphans = [each for each in latest.values() if _is_orphaned(each)]
+    open_ones = [each.step_key for each in orphans if each.resolved_at_ms is None]
+    if len(open_ones) == 1:
+        return open_ones[0]
+    if open_ones and word.name != "give_up":
+        raise InvalidInput("step_key", f"several steps are orphaned, name one: {', '.join(open_ones)}")
+    if orphans and not open_ones:
+        last = orphans[-1]
+        said = f"{last.resolved_by} has said so at {moment(last.resolved_at_ms)}"
+        raise InvalidTransitionError(f"run {run} has its word on step {last.step_key} and waits for a worker: {said}")
+    return None
+
+
+def _is_orphaned(attempt: "StepRecord") -> bool:
+    return attempt.state.value == "orphaned" and attempt.kind.value == "step"

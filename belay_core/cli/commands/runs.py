@@ -1,0 +1,45 @@
+"""``belay runs``."""
+
+from functools import partial
+
+import click
+
+from belay_core.cli import options
+from belay_core.cli.database import Session, with_client
+from belay_core.cli.failing import DONE
+from belay_core.cli.printing import emit, say, table
+from belay_core.cli.wording import age
+
+
+@click.command()
+@click.option("--workflow", metavar="NAME", help="Only runs of this workflow.")
+@click.option("--status", help="Only runs in this status, such as running or failed.")
+@click.option("--waiting-for", metavar="REASON", help="Only runs that wait for it: approval, ..")
+@click.option("--limit", type=int, default=100, show_default=True, help="At most so many, up to 1000.")
+@click.option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
+@options.database
+@options.as_json
+def runs(*, database: str | None, as_json: bool, **wanted: str | int | None) -> int:
+    """List runs, the newest first.
+
+    STATE is the status of a run or, while it is suspended, what it waits for.
+    """
+    return with_client(database, partial(_listed, wanted=wanted, as_json=as_json))
+
+
+async def _listed(session: Session, *, wanted: dict[str, str | int | None], as_json: bool) -> int:
+    from belay_core.cli.documents import run_document
+    from belay_core.client.explaining import shown_state
+
+    found = await session.client.list(**wanted)  # type: ignore[arg-type]  # the options have the parameters' names
+    if as_json:
+        emit([run_document(run) for run in found])
+    elif found:
+        rows = [
+            (shown_state(run), age(session.now_ms - run.created_at_ms), run.workflow or "-", run.run_id)
+            for run in found
+        ]
+        table(("STATE", "AGE", "WORKFLOW", "RUN"), rows)
+    else:
+        say("no runs")
+    return DONE

@@ -1,0 +1,134 @@
+"""``belay show``."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from belay_core.cli import options
+from belay_core.cli.database import Session, with_client
+from belay_core.cli.failing import DONE
+from belay_core.cli.printing import emit, facts, say, table
+from belay_core.cli.wording import duration, moment, moment_and_age
+from belay_core.moments import Millis
+
+if TYPE_CHECKING:
+    from belay_core.records.step_record import StepRecord
+    from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord
+
+_MOST: Final = 2_000
+"""Characters of a payload that are shown; what is left out is counted."""
+
+
+@click.command()
+@options.run
+@options.database
+@options.as_json
+def show(*, run: str, database: str | None, as_json: bool) -> int:
+    """Show all that is recorded of a run: its attempts, its approvals and its journal.
+
+    Long payloads are cut where they are shown, and say so; --json has them whole.
+    """
+    return with_client(database, partial(_shown, run=run, as_json=as_json))
+
+
+async def _shown(session: Session, *, run: str, as_json: bool) -> int:
+    from belay_core.cli.documents import history_document
+
+    history = await session.client.history(run)
+    journal = await session.client.journal(run)
+    if as_json:
+        emit(history_document(history, journal))
+        return DONE
+    _run(history.run, session.now_ms)
+    _attempts(history.attempts, session.now_ms)
+    for approval in history.approvals:
+        _approval(approval, session.now_ms)
+    _journal(journal)
+    return DONE
+
+
+def _run(run: "RunRecord", now_ms: Millis) -> None:
+    from belay_core.client.explaining import shown_state
+
+    owner = None if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
+    facts(
+        [
+            ("run", run.run_id),
+            ("workflow", run.workflow),
+            ("state", shown_state(run)),
+            ("key", run.idempotency_key),
+            ("priority", str(run.priority) if run.priority else None),
+            ("created", moment_and_age(run.created_at_ms, now_ms)),
+            ("started", moment_and_age(run.started_at_ms, now_ms)),
+            ("finished", moment_and_age(run.finished_at_ms, now_ms)),
+            ("owner", owner),
+            ("heartbeat", moment_and_age(run.heartbeat_at_ms, now_ms)),
+            ("takeovers", str(run.takeovers) if run.takeovers else None),
+            ("wakes", moment_and_age(run.waiting.wake_at_ms, now_ms) if run.waiting else None),
+            ("cancel requested", moment_and_age(run.cancel_requested_at_ms, now_ms)),
+            ("input", _cut(run.input)),
+            ("result", _cut(run.result)),
+            ("error", _error(run.error)),
+        ]
+    )
+
+
+def _attempts(attempts: "tuple[StepRecord, ...]", now_ms: Millis) -> None:
+    if not attempts:
+        return
+    say()
+    ordered = sorted(attempts, key=lambda each: (each.started_at_ms, each.step_key, each.attempt))
+    rows = [
+        (each.step_key, str(each.attempt), each.state.value, _took(each, now_ms), _error(each.error) or "")
+        for each in ordered
+    ]
+    table(("STEP", "ATTEMPT", "STATE", "TOOK", "ERROR"), rows)
+
+
+def _approval(approval: "ApprovalRecord", now_ms: Millis) -> None:
+    decided = f"{approval.decision} by {approval.decided_by}" if approval.decided_by else approval.decision
+    say()
+    facts(
+        [
+            ("gate", approval.gate),
+            ("approval", approval.approval_id),
+            ("asked", moment_and_age(approval.asked_at_ms, now_ms)),
+            ("lapses", moment_and_age(approval.lapse_at_ms, now_ms)),
+            ("subject", _cut(approval.subject)),
+            ("digest", approval.subject_digest),
+            ("decision", decided or "none yet"),
+            ("decided", moment_and_age(approval.decided_at_ms, now_ms)),
+            ("reason", _cut(approval.reason)),
+            ("edited", _cut(approval.edited)),
+        ]
+    )
+
+
+def _journal(journal: "tuple[JournalEntry, ...]") -> None:
+    if not journal:
+        return
+    say()
+    rows = [(str(each.entry), moment(each.at_ms) or "", each.kind, _cut(each.facts) or "") for each in journal]
+    table(("ENTRY", "AT", "EVENT", "FACTS"), rows)
+
+
+def _took(attempt: "StepRecord", now_ms: Millis) -> str:
+    if attempt.finished_at_ms is None:
+        return f"{duration(now_ms - attempt.started_at_ms)} so far"
+    return duration(attempt.finished_at_ms - attempt.started_at_ms)
+
+
+def _error(text: str | None) -> str | None:
+    from belay_core.engine.failures import read_failure
+
+    if text is None:
+        return None
+    kind, message = read_failure(text)
+    return _cut(f"{kind}: {message}" if message else kind)
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= _MOST:
+        return text
+    return f"{text[:_MOST]} .. and {len(text) - _MOST} more characters"

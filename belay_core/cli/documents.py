@@ -1,0 +1,129 @@
+"""What is recorded, as the JSON documents that ``--json`` writes; moments are ISO 8601 in UTC."""
+
+from belay_core.admission import json
+from belay_core.cli.wording import moment
+from belay_core.client.explaining import Explanation, shown_state
+from belay_core.commands import RunHistory
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import StepRecord
+from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary, Waiting
+
+
+def payload(text: str | None) -> JsonValue:
+    """The value of a stored JSON text; a text that is none is given as ``{"undecodable": text}``."""
+    if text is None:
+        return None
+    try:
+        return json.decode(text)
+    except json.JsonRefused:
+        return {"undecodable": text}
+
+
+def run_document(run: RunSummary) -> dict[str, JsonValue]:
+    """A run without its payloads; ``state`` is its status, or what it waits for."""
+    return {
+        "run_id": run.run_id,
+        "workflow": run.workflow,
+        "version": run.version,
+        "state": shown_state(run),
+        "status": run.status.value,
+        "waiting": None if run.waiting is None else _waiting_document(run.waiting),
+        "priority": run.priority,
+        "ready_at": moment(run.ready_at_ms),
+        "created_at": moment(run.created_at_ms),
+        "started_at": moment(run.started_at_ms),
+        "finished_at": moment(run.finished_at_ms),
+        "owner": None if run.owner is None else {"host_id": run.owner.host_id, "pid": run.owner.pid},
+        "heartbeat_at": moment(run.heartbeat_at_ms),
+        "epoch": run.epoch,
+        "takeovers": run.takeovers,
+        "cancel_requested_at": moment(run.cancel_requested_at_ms),
+        "idempotency_key": run.idempotency_key,
+        "parent_run_id": run.parent_run_id,
+    }
+
+
+def _waiting_document(waiting: Waiting) -> dict[str, JsonValue]:
+    return {"reason": waiting.reason, "token": waiting.token, "wakes_at": moment(waiting.wake_at_ms)}
+
+
+def whole_run_document(run: RunRecord) -> dict[str, JsonValue]:
+    """A run with its payloads."""
+    payloads: dict[str, JsonValue] = {
+        "input": payload(run.input),
+        "result": payload(run.result),
+        "error": payload(run.error),
+        "waiting_request": payload(run.waiting_request),
+    }
+    return run_document(run) | payloads
+
+
+def attempt_document(attempt: StepRecord) -> dict[str, JsonValue]:
+    """One execution of a step, a gate or a sleep."""
+    return {
+        "step_key": attempt.step_key,
+        "step": attempt.step,
+        "attempt": attempt.attempt,
+        "kind": attempt.kind.value,
+        "state": attempt.state.value,
+        "idempotent": attempt.idempotent,
+        "started_at": moment(attempt.started_at_ms),
+        "finished_at": moment(attempt.finished_at_ms),
+        "outcome": payload(attempt.outcome),
+        "error": payload(attempt.error),
+        "meta": payload(attempt.meta),
+        "recorded": attempt.recorded,
+        "epoch": attempt.epoch,
+        "resolved_by": attempt.resolved_by,
+        "resolved_at": moment(attempt.resolved_at_ms),
+    }
+
+
+def approval_document(approval: ApprovalRecord) -> dict[str, JsonValue]:
+    """One asking and its answer; the ``_text`` of a payload is byte for byte what its digest is taken of."""
+    return {
+        "approval_id": approval.approval_id,
+        "run_id": approval.run_id,
+        "step_key": approval.step_key,
+        "gate": approval.gate,
+        "subject": payload(approval.subject),
+        "subject_text": approval.subject,
+        "subject_digest": approval.subject_digest,
+        "asked_at": moment(approval.asked_at_ms),
+        "lapses_at": moment(approval.lapse_at_ms),
+        "decision": approval.decision,
+        "decided_by": approval.decided_by,
+        "decided_at": moment(approval.decided_at_ms),
+        "reason": approval.reason,
+        "edited": payload(approval.edited),
+        "edited_text": approval.edited,
+        "edited_digest": approval.edited_digest,
+    }
+
+
+def journal_document(entry: JournalEntry) -> dict[str, JsonValue]:
+    """One event of a run."""
+    return {"entry": entry.entry, "at": moment(entry.at_ms), "kind": entry.kind, "facts": payload(entry.facts)}
+
+
+def history_document(history: RunHistory, journal: tuple[JournalEntry, ...]) -> dict[str, JsonValue]:
+    """Everything that is recorded of a run."""
+    return {
+        "run": whole_run_document(history.run),
+        "attempts": [attempt_document(each) for each in history.attempts],
+        "approvals": [approval_document(each) for each in history.approvals],
+        "journal": [journal_document(each) for each in journal],
+    }
+
+
+def explanation_document(explanation: Explanation) -> dict[str, JsonValue]:
+    """Why a run stands where it stands."""
+    return {
+        "run_id": explanation.run_id,
+        "workflow": explanation.workflow,
+        "state": explanation.state,
+        "because": explanation.because,
+        "since": moment(explanation.since_ms),
+        "wakes_at": moment(explanation.wakes_at_ms),
+        "ways_out": list(explanation.ways_out),
+    }
