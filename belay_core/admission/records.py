@@ -6,7 +6,7 @@ caller's object meanwhile. Foreign types are refused, since reading their attrib
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from belay_core.admission.numbers import is_safe
 from belay_core.admission.text import is_durable
@@ -33,7 +33,7 @@ def copied(
         return {name: getattr(value, name) for name in wanted}
     if type(value) is not dict:
         return None
-    given = dict(cast("dict[Any, Any]", value))
+    given: dict[Any, Any] = {**value}
     if not all(type(key) is str for key in given) or not given.keys() >= set(required):
         return None
     if not open_ended and not given.keys() <= {*required, *optional}:

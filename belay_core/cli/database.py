@@ -71,14 +71,17 @@ def admitted(url: str | None) -> str:
     return url
 
 
-def plain(error: Exception, url: str) -> BelayError:
-    """An error met while opening, as one that can be told: nothing of the URL, which may hold a password, is in it."""
+def plain(error: Exception, url: str) -> Exception:
+    """An error met while opening, as one that can be told: nothing of the URL, which may hold a password, is in it.
+
+    Errors that only a defect raises are given back as they are.
+    """
     match error:
         case DriverNotFound():
             return InvalidInput("database", str(error).removeprefix("url: "))
         case DatabaseError():
             return DatabaseUnavailable(f"the database cannot be opened: {error}")
-        case BelayError():
+        case BelayError() | NameError() | AttributeError() | SyntaxError() | AssertionError():
             return error
         case ModuleNotFoundError():
             extra = _EXTRAS.get(_scheme(url), "all")

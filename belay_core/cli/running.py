@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TextIO
 
 from belay_core.admission.text import is_well_formed
@@ -20,8 +21,13 @@ def run(arguments: Sequence[str]) -> int:
         _require_text(arguments)
         answer: object = belay.main(list(arguments), prog_name="belay", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (every kind is told, one way or another)
-        return _tell(error, as_json="--json" in arguments)
+        return _tell(error, as_json=_wants_json(arguments))
     return answer if isinstance(answer, int) else DONE
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether JSON was asked for; read off the arguments, as an error may be that they cannot be understood."""
+    return "--json" in takewhile(lambda argument: argument != "--", arguments)
 
 
 def _require_text(arguments: Sequence[str]) -> None:

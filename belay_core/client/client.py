@@ -103,7 +103,7 @@ class Client(Deciding):
         answer = await self._watchers.start(StartFacts(command.run_id, definition.name), command, self._stores)
         match answer:
             case Started() | Found():
-                self._stores.wakes.poke(answer.run_id)
+                self._stores.wakes.poke(answer.run_id, ready=True)
                 created = isinstance(answer, Started)
                 return RunHandle(self._stores, answer.run_id, definition.result_codec, created=created)
             case KeyTaken(workflow=owner, run_id=other):
@@ -166,7 +166,7 @@ class Client(Deciding):
         """
         who = by or self.approver
         answer = await self._stores.engine.cancel(commands.Cancel(_run_id(run), who and admitted_name("by", who)))
-        self._stores.wakes.poke(_run_id(run))
+        self._stores.wakes.poke(_run_id(run), ready=True)
         return answer
 
     async def resolve(
@@ -185,7 +185,7 @@ class Client(Deciding):
         answer = await self._stores.engine.resolve(command)
         match answer:
             case Resolved():
-                self._stores.wakes.poke(command.run_id)
+                self._stores.wakes.poke(command.run_id, ready=True)
                 return answer
             case NotFound():
                 raise RunNotFoundError(f"run_id: there is no run {command.run_id}")

@@ -95,7 +95,7 @@ class Deciding:
         answer = await self._stores.engine.decide(command)
         if isinstance(answer, Decided):
             run_id = approval.run_id if isinstance(approval, ApprovalRecord) else None
-            self._stores.wakes.poke(run_id)
+            self._stores.wakes.poke(run_id, ready=True)
         return answer
 
     async def _pending(self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None) -> ApprovalRecord:

@@ -1,6 +1,6 @@
 """Currencies: the alphabetic codes of ISO 4217 and how small their smallest unit is."""
 
-from decimal import Decimal
+from decimal import Context, Decimal
 
 _TWO_DECIMALS = (
     "AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF "
@@ -41,7 +41,7 @@ def minor_units(amount: Decimal, currency: str) -> int:
     Raises:
         InexactAmount: A part of the smallest unit would be lost.
     """
-    scaled = amount.scaleb(DECIMALS.get(currency, 2))
+    scaled = _scaled(amount, currency)
     whole = int(scaled)
     if whole != scaled:
         raise InexactAmount(f"{amount:f} {currency} is no whole number of its smallest unit")
@@ -50,10 +50,15 @@ def minor_units(amount: Decimal, currency: str) -> int:
 
 def is_whole(amount: Decimal, currency: str) -> bool:
     """Whether the amount can be paid exactly in this currency."""
-    scaled = amount.scaleb(DECIMALS.get(currency, 2))
+    scaled = _scaled(amount, currency)
     return scaled == int(scaled)
 
 
 def from_minor_units(minor: int, currency: str) -> Decimal:
     """The amount that ``minor`` smallest units make."""
     return Decimal(minor).scaleb(-DECIMALS.get(currency, 2))
+
+
+def _scaled(amount: Decimal, currency: str) -> Decimal:
+    # The usual context keeps 28 digits, and would round away what must be seen here.
+    return amount.scaleb(DECIMALS.get(currency, 2), Context(prec=100))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from belay_core.demo.invoice import Finding, Invoice
+from belay_core.demo.invoice import Finding
 from belay_core.demo.ledger import Posting
 from belay_core.demo.reading import read_invoice
 from belay_core.demo.unreadable import UnreadableInvoice
@@ -16,11 +16,11 @@ def find_duplicates(paths: Iterable[Path]) -> dict[Path, Path]:
     files say. Earlier is by path, so the answer is the same in whatever order and however often it is asked.
     Files that cannot be read repeat nothing.
     """
-    firsts: dict[tuple[str, str, str], Path] = {}
+    firsts: dict[str, Path] = {}
     repeated: dict[Path, Path] = {}
     for path in sorted(set(paths)):
         try:
-            keys = document_keys(read_invoice(path))
+            keys = read_invoice(path).document_keys
         except UnreadableInvoice:
             continue
         first = next((firsts[key] for key in keys if key in firsts), None)
@@ -29,12 +29,6 @@ def find_duplicates(paths: Iterable[Path]) -> dict[Path, Path]:
         for key in keys:
             firsts.setdefault(key, first or path)
     return repeated
-
-
-def document_keys(invoice: Invoice) -> tuple[tuple[str, str, str], ...]:
-    """What names an invoice in the world: kind, number and supplier, by each identity the supplier has."""
-    number = "".join(invoice.number.split()).casefold()
-    return tuple((invoice.kind.value, number, identity) for identity in invoice.supplier.identities)
 
 
 def duplicate_in_inbox(first: str) -> Finding:

@@ -52,6 +52,10 @@ _NAMESPACES: tuple[tuple[str, str], ...] = (
     ("http://schemas.xmlsoap.org/soap/envelope", "a SOAP message"),
     ("http://www.w3.org/2003/05/soap-envelope", "a SOAP message"),
     ("http://www.w3.org/1999/xhtml", "an HTML page"),
+    (
+        "http://www.unece.org/cefact/namespaces/StandardBusinessDocumentHeader",
+        "an envelope without a UBL invoice",
+    ),
     (UBL, "a UBL document that is neither an invoice nor a credit note"),
 )
 

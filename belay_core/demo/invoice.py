@@ -43,13 +43,9 @@ class Party:
     @property
     def identities(self) -> tuple[str, ...]:
         """Everything by which two documents can be seen to name the same party, the strongest first."""
-        found = (("vat", self.vat_id), ("legal", self.legal_id), ("name", self.name))
-        return tuple(f"{kind}:{_bare(value)}" for kind, value in found if value and _bare(value))
-
-    @property
-    def key(self) -> str:
-        """The strongest of the identities, or the name as it is where none has a letter or digit."""
-        return self.identities[0] if self.identities else f"name:{self.name}"
+        registered = (("vat", self.vat_id), ("legal", self.legal_id))
+        found = [f"{kind}:{_bare(value)}" for kind, value in registered if value and _bare(value)]
+        return (*found, f"name:{_bare(self.name) or self.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +181,15 @@ class Invoice:
     """SHA-256 of the file's bytes, in hexadecimal."""
     size: int
     """Bytes of the file."""
+
+    @property
+    def document_keys(self) -> tuple[str, ...]:
+        """What names this invoice in the world: kind, number and supplier, by each identity of the supplier.
+
+        Two documents that share one of them are the same invoice, however often and in whatever form it comes.
+        """
+        number = "".join(self.number.split()).casefold()
+        return tuple(f"{self.kind} {number} {identity}" for identity in self.supplier.identities)
 
     @property
     def signed_payable(self) -> Decimal:

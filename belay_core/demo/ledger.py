@@ -22,8 +22,8 @@ CREATE TABLE IF NOT EXISTS postings (
     posting INTEGER PRIMARY KEY AUTOINCREMENT,
     step_key TEXT NOT NULL,
     kind TEXT NOT NULL,
-    supplier_key TEXT NOT NULL,
-    supplier_name TEXT NOT NULL,
+    document_key TEXT NOT NULL,
+    supplier TEXT NOT NULL,
     number TEXT NOT NULL,
     issue_date TEXT NOT NULL,
     currency TEXT NOT NULL,
@@ -32,9 +32,7 @@ CREATE TABLE IF NOT EXISTS postings (
     digest TEXT NOT NULL
 )
 """
-_COLUMNS = (
-    "step_key, kind, supplier_key, supplier_name, number, issue_date, currency, amount_minor, cost_centre, digest"
-)
+_COLUMNS = "step_key, kind, document_key, supplier, number, issue_date, currency, amount_minor, cost_centre, digest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,9 @@ class Entry:
     """What is posted: one document, its signed amount in the currency's smallest unit, and who bears it."""
 
     kind: str
-    supplier_key: str
-    supplier_name: str
+    document_key: str
+    """What names the document in the world: kind, number, and who sent it."""
+    supplier: str
     number: str
     issue_date: str
     currency: str
@@ -92,8 +91,8 @@ def entry_for(invoice: Invoice, cost_centre: str) -> Entry:
     """
     return Entry(
         kind=invoice.kind.value,
-        supplier_key=invoice.supplier.key,
-        supplier_name=invoice.supplier.name,
+        document_key=invoice.document_keys[0],
+        supplier=invoice.supplier.name,
         number=invoice.number,
         issue_date=invoice.issue_date.isoformat(),
         currency=invoice.currency,
@@ -108,8 +107,8 @@ def post(ledger: Path, step_key: str, entry: Entry) -> int:
     values = (
         step_key,
         entry.kind,
-        entry.supplier_key,
-        entry.supplier_name,
+        entry.document_key,
+        entry.supplier,
         entry.number,
         entry.issue_date,
         entry.currency,
@@ -130,12 +129,10 @@ def find(ledger: Path, step_key: str) -> tuple[Posting, ...]:
 
 
 def find_document(ledger: Path, invoice: Invoice, *, but_not: str = "") -> tuple[Posting, ...]:
-    """Earlier postings of the same kind and number by the same supplier, except those under one step key."""
-    return _select(
-        ledger,
-        "WHERE supplier_key = ? AND number = ? AND kind = ? AND step_key <> ? ORDER BY posting",
-        (invoice.supplier.key, invoice.number, invoice.kind.value, but_not),
-    )
+    """Earlier postings of this kind and number by the same supplier, except those under one step key."""
+    keys = invoice.document_keys
+    marks = ", ".join("?" * len(keys))
+    return _select(ledger, f"WHERE document_key IN ({marks}) AND step_key <> ? ORDER BY posting", (*keys, but_not))
 
 
 def audit(ledger: Path) -> Audit:
@@ -162,7 +159,7 @@ def audit(ledger: Path) -> Audit:
 def _select(ledger: Path, condition: str, values: tuple[str, ...]) -> tuple[Posting, ...]:
     with _opened(ledger) as connection:
         rows = connection.execute(
-            f"SELECT posting, {_COLUMNS} FROM postings {condition}",  # noqa: S608 - both parts are constants
+            f"SELECT posting, {_COLUMNS} FROM postings {condition}",  # noqa: S608 - names and marks only
             values,
         ).fetchall()
     return tuple(Posting(row[0], row[1], Entry(*row[2:])) for row in rows)

@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Context, Decimal, localcontext
 from pathlib import Path
 from typing import Final
+from xml.etree.ElementTree import Element
 
 from belay_core.demo.fields import Node, Term, currency_code
 from belay_core.demo.formats import CREDIT_NOTE, ENVELOPE, INVOICE, by_root
@@ -85,12 +86,22 @@ def _bytes_of(path: Path) -> bytes:
 def _document(data: bytes) -> Node:
     root = parse(data)
     if root.tag == ENVELOPE:
-        root = next((child for child in root if child.tag in (INVOICE, CREDIT_NOTE)), root)
+        root = _enveloped(root)
     if root.tag == INVOICE:
         return Node(root, "/Invoice")
     if root.tag == CREDIT_NOTE:
         return Node(root, "/CreditNote")
     raise UnreadableInvoice("other_format", f"the file is {by_root(root.tag)}, not a UBL 2.1 invoice")
+
+
+def _enveloped(envelope: Element) -> Element:
+    found = [child for child in envelope if child.tag in (INVOICE, CREDIT_NOTE)]
+    if len(found) > 1:
+        # Reading the first would lose the others without a word.
+        raise UnreadableInvoice(
+            "other_format", f"the file is an envelope with {len(found)} invoices, and one file is one invoice here"
+        )
+    return found[0] if found else envelope
 
 
 def _read(document: Node, data: bytes) -> Invoice:

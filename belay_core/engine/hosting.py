@@ -163,5 +163,6 @@ class Host:
         except StoreError as error:
             _LOG.error("a run could not be closed", extra={"run_id": run_id, "code": error.code})
         finally:
+            if len(self._drains) >= self._services.settings.concurrency:
+                self._freed.set()
             del self._drains[run_id]
-            self._freed.set()

@@ -204,6 +204,14 @@ def note_at(tx: Connection, held: Held, entry: int, kind: str, facts: dict[str, 
     tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, json.encode(facts)))
 
 
+def note_each(tx: Connection, changed: Sequence[Held], kind: str, facts: str) -> None:
+    """Write the same entry to several runs, whose rows have counted it."""
+    tx.execute(
+        _INSERT_JOURNAL,
+        [journal_row(held.key, held.row["last_entry"], held.now_ms, kind, facts) for held in changed],
+    )
+
+
 def note_last(tx: Connection, held: Held, notes: Sequence[str], kind: str, facts: dict[str, JsonValue]) -> None:
     """Write what an owner noted, and then how it let the run go; the row has counted all these entries."""
     last: int = held.row["last_entry"]

@@ -246,6 +246,14 @@ def test_other_rule_books_may_leave_terms_out_and_not_miscalculate():
     assert codes(dataclasses.replace(other, rounding=Decimal("0.30"), changed=rounded)) == set()
 
 
+def test_other_rule_books_may_show_the_rate_that_the_buyer_owes():
+    line = Line(category="AE", rate=Decimal(5))
+    untaxed = {"GroupTaxAmount": Decimal(0), "TaxAmount": Decimal(0), "PayableAmount": Decimal(100)}
+    untaxed["TaxInclusiveAmount"] = Decimal(100)
+    assert codes(Document(lines=(line,), customization="urn:example:1", changed=untaxed)) == set()
+    assert {"BR-AE-05", "BR-CO-17"} <= codes(Document(lines=(line,), changed=untaxed))
+
+
 def test_findings_are_listed_up_to_a_limit_and_then_counted():
     lines_ = tuple(Line(rate=Decimal(number)) for number in range(1, 60))
     findings = check(read_invoice(Document(lines=lines_, changed={"TaxableAmount": Decimal(1)}).bytes()))

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from belay_core.errors import DatabaseError, EngineStoreError
 from belay_core.ids import IdSource
 from belay_core.moments import Clock, Millis, reading
 from belay_core.outcomes.attempts import RunNotFound
 from belay_core.outcomes.runs import FenceLost
-from belay_core.records.owner import Lease
+from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores.bundle import LeaseTimes
 from belay_core.stores.wakes import Wakes
 from belay_drivers.sql.children import Children
@@ -21,7 +21,7 @@ from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.keys import key_of
-from belay_drivers.sql.rows import Undecodable
+from belay_drivers.sql.rows import Columns, Undecodable, owner_of
 from belay_drivers.sql.sequences import Sequences, Turn
 from belay_drivers.sql.tables import runs
 
@@ -60,29 +60,43 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Under whose lease the row stands, and how often was written under it."""
+    """Who owns a run, whose lease was the last one, and how often was written under it."""
 
-    nonce: str | None
+    owner: OwnerId | None
+    last_nonce: str | None
     epoch: int
     seq: int
-    status: str
-
-    def of(self, lease: Lease) -> bool:
-        """Whether this lease was the last one; a run that was let go keeps its name."""
-        return self.nonce == lease.owner.nonce and self.epoch == lease.epoch
 
     def owned_by(self, lease: Lease) -> bool:
         """Whether this lease holds."""
-        return self.of(lease) and self.status == "running"
+        return self.owner == lease.owner and self.epoch == lease.epoch
 
     def arrived(self, lease: Lease, seq: int) -> bool:
-        """Whether the write that expected this sequence happened: the fence counts each one once."""
-        return self.of(lease) and self.seq == seq + 1
+        """Whether the write that expected this sequence happened: the fence counts each one once.
+
+        A run that was let go keeps the name of its last lease.
+        """
+        return (self.last_nonce, self.epoch, self.seq) == (lease.owner.nonce, lease.epoch, seq + 1)
 
     @classmethod
     def known(cls, lease: Lease, seq: int) -> "_Standing":
         """How the row stands as far as this process knows."""
-        return cls(lease.owner.nonce, lease.epoch, seq, "running")
+        return cls(lease.owner, lease.owner.nonce, lease.epoch, seq)
+
+    @classmethod
+    def read(cls, row: Columns) -> "_Standing":
+        """How the row stands."""
+        return cls(owner_of(row), row["last_nonce"], row["epoch"], row["write_seq"])
+
+
+_STANDING: Final = select(
+    runs.c.owner_host_id,
+    runs.c.owner_pid,
+    runs.c.owner_nonce,
+    runs.c.last_nonce,
+    runs.c.epoch,
+    runs.c.write_seq,
+).where(runs.c.run_id == bindparam("b_run"))
 
 
 class Role:
@@ -161,8 +175,6 @@ class OwnedRole(Role):
         return await self._parts.database.read(recall)
 
     async def _standing(self, lease: Lease) -> _Standing | None:
-        statement = select(runs.c.last_nonce, runs.c.epoch, runs.c.write_seq, runs.c.status).where(
-            runs.c.run_id == key_of(lease.run_id)
-        )
-        row = await self._parts.database.read(lambda tx: tx.execute(statement).one_or_none())
-        return None if row is None else _Standing(*row)
+        bound = {"b_run": key_of(lease.run_id)}
+        row = await self._parts.database.read(lambda tx: tx.execute(_STANDING, bound).mappings().one_or_none())
+        return None if row is None else _Standing.read(row)

@@ -10,6 +10,7 @@ from belay_core.errors import EngineStoreError
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, RequestCancelOutcome, Terminal
+from belay_core.records.attempt import JsonValue
 from belay_core.records.run import is_terminal_run_status
 from belay_drivers.sql.children import close_approval, note, note_at
 from belay_drivers.sql.database import undone
@@ -18,9 +19,13 @@ from belay_drivers.sql.fences import OVER, Held, lock, written
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.news import MARKED
 from belay_drivers.sql.rows import Columns, status_of
-from belay_drivers.sql.tables import approvals, runs
+from belay_drivers.sql.tables import approvals, runs, values
 
-_APPROVAL: Final = select(approvals).where(approvals.c.approval_id == bindparam("b_approval"))
+_APPROVAL: Final = (
+    select(approvals, values.c.full_id)
+    .outerjoin(values, values.c.run_id == approvals.c.run_id)
+    .where(approvals.c.approval_id == bindparam("b_approval"))
+)
 _MARK: Final = update(runs).where(runs.c.run_id == bindparam("b_run")).values(ready_at=MARKED)
 _CANCEL: Final = (
     update(runs)
@@ -46,84 +51,94 @@ class Deciding(Role):
 
     async def decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
         """Answer a gate; one decision counts."""
-        ended = await self._guard("decide", self._decide(command))
+        decision = _Decision(command, self._now())
+        work = self._parts.database.write(decision.made, decision.repeated)
+        ended = await self._guard("decide", work)
         if isinstance(ended, outcomes.Decided):
-            self._parts.wakes.poke()
+            self._parts.wakes.poke(decision.run_id, ready=True)
         return ended
 
     async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
         """Ask a run to stop."""
         ended = await self._guard("cancel", self._cancel(command))
         if isinstance(ended, CancelRequested):
-            self._parts.wakes.poke(command.run_id)
+            self._parts.wakes.poke(command.run_id, ready=True)
         return ended
-
-    async def _decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
-        decide = partial(_decided, command=command, now_ms=self._now())
-        return await self._parts.database.write(decide, partial(decide, again=True))
 
     async def _cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
         cancel = partial(_cancelled, command=command, now_ms=self._now())
         return await self._parts.database.write(cancel, partial(cancel, again=True))
 
 
-def _decided(
-    tx: Connection, command: commands.Decide, now_ms: Millis, *, again: bool = False
-) -> outcomes.DecideOutcome:
-    bound = {"b_approval": command.approval_id}
-    asked = tx.execute(_APPROVAL, bound).mappings().one_or_none()
-    held = None if asked is None else lock(tx, asked["run_id"], now_ms)
-    # Read anew under the lock: what was read above may have been decided while we waited for it.
-    asked = None if held is None else tx.execute(_APPROVAL, bound).mappings().one_or_none()
-    if held is None or asked is None:
-        return undone(tx, outcomes.NoSuchApproval())
-    refusal = _refusal(asked, command, held)
-    if isinstance(refusal, outcomes.AlreadyDecided) and again and _is_ours(asked, command, now_ms):
-        return undone(tx, outcomes.Decided(now_ms))
-    if refusal is not None:
-        return undone(tx, refusal)
-    close_approval(
-        tx,
-        held,
-        command.approval_id,
-        {
-            "decision": command.decision,
-            "decided_by": command.by,
-            "reason": command.reason,
-            "edited": command.edited,
-            "edited_digest": command.edited_digest,
-        },
-    )
-    mark(tx, held)
-    note(
-        tx,
-        held,
-        "decided",
-        {
-            "approval_id": command.approval_id,
-            "gate": asked["gate"],
-            "decision": command.decision,
-            "by": command.by,
-            "digest": command.edited_digest or command.digest,
-        },
-    )
-    return outcomes.Decided(now_ms)
+class _Decision:
+    """One decision; made twice it counts once. ``run_id`` is known once it was made."""
 
+    def __init__(self, command: commands.Decide, now_ms: Millis) -> None:
+        self.run_id: str | None = None
+        self._command = command
+        self._now = now_ms
 
-def _refusal(asked: Columns, command: commands.Decide, held: Held) -> outcomes.DecideOutcome | None:
-    if asked["decision"] in COUNTING:
-        return outcomes.AlreadyDecided(asked["decision"], asked["decided_by"], asked["decided_at"])
-    lapsed = asked["lapse_at"] is not None and held.now_ms >= asked["lapse_at"]
-    if asked["decision"] is not None or lapsed or held.row["status"] in OVER:
-        return outcomes.TooLate()
-    if asked["subject_digest"] != command.digest:
-        return outcomes.SubjectChanged()
-    return None
+    def made(self, tx: Connection) -> outcomes.DecideOutcome:
+        """Store it."""
+        return self._made(tx, again=False)
 
+    def repeated(self, tx: Connection) -> outcomes.DecideOutcome:
+        """Store it, unless that was done by the sending whose reply is missing."""
+        return self._made(tx, again=True)
 
-def _is_ours(asked: Columns, command: commands.Decide, now_ms: Millis) -> bool:
-    stored = (asked["decision"], asked["decided_by"], asked["decided_at"], asked["edited_digest"])
-    return stored == (command.decision, command.by, now_ms, command.edited_digest)
+    def _made(self, tx: Connection, *, again: bool) -> outcomes.DecideOutcome:
+        asked = self._asked(tx)
+        held = None if asked is None else lock(tx, asked["run_id"], self._now)
+        # Read anew under the lock: what was read above may have been decided while we waited for it.
+        asked = None if held is None else self._asked(tx)
+        if held is None or asked is None:
+            return undone(tx, outcomes.NoSuchApproval())
+        self.run_id = asked["full_id"] or asked["run_id"]
+        refusal = self._refusal(asked, held)
+        if isinstance(refusal, outcomes.AlreadyDecided) and again and self._is_ours(asked):
+            return undone(tx, outcomes.Decided(self._now))
+        if refusal is not None:
+            return undone(tx, refusal)
+        self._store(tx, held, asked["gate"])
+        return outcomes.Decided(self._now)
+
+    def _asked(self, tx: Connection) -> Columns | None:
+        return tx.execute(_APPROVAL, {"b_approval": self._command.approval_id}).mappings().one_or_none()
+
+    def _refusal(self, asked: Columns, held: Held) -> outcomes.DecideOutcome | None:
+        if asked["decision"] in COUNTING:
+            return outcomes.AlreadyDecided(asked["decision"], asked["decided_by"], asked["decided_at"])
+        lapsed = asked["lapse_at"] is not None and held.now_ms >= asked["lapse_at"]
+        if asked["decision"] is not None or lapsed or held.row["status"] in OVER:
+            return outcomes.TooLate()
+        if asked["subject_digest"] != self._command.digest:
+            return outcomes.SubjectChanged()
+        return None
+
+    def _is_ours(self, asked: Columns) -> bool:
+        given = self._command
+        stored = (asked["decision"], asked["decided_by"], asked["decided_at"], asked["edited_digest"])
+        return stored == (given.decision, given.by, self._now, given.edited_digest)
+
+    def _store(self, tx: Connection, held: Held, gate: str) -> None:
+        given = self._command
+        changes = {
+            "decision": given.decision,
+            "decided_by": given.by,
+            "reason": given.reason,
+            "edited": given.edited,
+            "edited_digest": given.edited_digest,
+        }
+        close_approval(tx, held, given.approval_id, changes)
+        mark(tx, held)
+        facts: dict[str, JsonValue] = {
+            "approval_id": given.approval_id,
+            "gate": gate,
+            "decision": given.decision,
+            "by": given.by,
+            "digest": given.edited_digest or given.digest,
+        }
+        note(tx, held, "decided", facts)
 
 
 def _cancelled(

@@ -60,7 +60,7 @@ class Ending(OwnedRole):
         ended: outcomes.ParkOutcome = await self._owned(command.lease, suspend)
         if isinstance(ended, outcomes.Parked):
             self._parts.sequences.forget(command.lease)
-            self._parts.wakes.poke(command.lease.run_id)
+            self._parts.wakes.poke(command.lease.run_id, ready=command.ready_at_ms is not None)
         return ended
 
     async def _settle(self, command: commands.Settle) -> outcomes.SettleOutcome:

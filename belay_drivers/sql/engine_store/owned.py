@@ -66,10 +66,10 @@ class Owning(OwnedRole):
                 return recorded(held)
             return undone(tx, Conflict())
 
-        ended = await self._owned(command.lease, store)
+        ended: outcomes.RecordOutcome = await self._owned(command.lease, store)
         if isinstance(ended, Conflict):
             # What was stored of the others is undone, and with it the renewal that the lease has earned.
-            kept = await self._owned(command.lease, _keep)
+            kept: outcomes.RecordOutcome = await self._owned(command.lease, _keep)
             return ended if isinstance(kept, outcomes.Recorded) else kept
         return ended
 

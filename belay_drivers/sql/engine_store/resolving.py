@@ -56,7 +56,7 @@ class Resolving(Role):
         """Store an operator's word on a run in review."""
         ended = await self._guard("resolve", self._resolve(command))
         if isinstance(ended, outcomes.Resolved):
-            self._parts.wakes.poke(command.run_id)
+            self._parts.wakes.poke(command.run_id, ready=True)
         return ended
 
     async def _resolve(self, command: commands.Resolve) -> outcomes.ResolveOutcome:

@@ -38,7 +38,7 @@ class Starting(Role):
         """Store a new run, or find the one that is meant."""
         ended = await self._guard("start", self._start(command))
         if isinstance(ended, outcomes.Started):
-            self._parts.wakes.poke(ended.run_id)
+            self._parts.wakes.poke(ended.run_id, ready=True)
         return ended
 
     async def _start(self, command: commands.Start) -> outcomes.StartOutcome:

@@ -1,0 +1,156 @@
+"""Starting, finding, listing, explaining: what a client may count on."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from belay_core import Context, InvalidInput, RunNotFoundError, workflow
+from belay_core.records.run import RunStatus
+
+
+@dataclass(frozen=True)
+class Given:
+    name: str
+    count: int
+
+
+@workflow("greeting")
+async def greeting(ctx: Context, given: Given) -> str:
+    return given.name * given.count
+
+
+@workflow("other")
+async def other(ctx: Context) -> None: ...
+
+
+async def test_the_same_key_gives_the_same_run_untouched(bench):
+    first = await bench.client.start(greeting, Given("a", 2), idempotency_key="k")
+    again = await bench.client.start(greeting, Given("b", 9), idempotency_key="k")
+    assert (first.created, again.created) == (True, False)
+    assert again.run_id == first.run_id
+    await bench.drained(greeting)
+    assert await again.result() == "aa"
+
+
+async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):
+    runs = await asyncio.gather(
+        *(bench.client.start(greeting, Given("a", 1), idempotency_key="k") for _ in range(20))
+    )
+    assert len({run.run_id for run in runs}) == 1
+    assert sum(run.created for run in runs) == 1
+
+
+async def test_a_key_of_another_workflow_is_refused_and_its_run_untouched(bench):
+    first = await bench.client.start(greeting, Given("a", 1), idempotency_key="k")
+    with pytest.raises(InvalidInput, match=f"idempotency_key: belongs to run {first.run_id} of workflow greeting"):
+        await bench.client.start(other, idempotency_key="k")
+    assert len(await bench.client.list()) == 1
+
+
+async def test_a_run_id_is_found_with_the_same_input_and_refused_with_another(bench):
+    first = await bench.client.start(greeting, Given("a", 1), run_id="r-1")
+    assert not (await bench.client.start(greeting, Given("a", 1), run_id="r-1")).created
+    with pytest.raises(InvalidInput, match="run_id: belongs to a run with another"):
+        await bench.client.start(greeting, Given("a", 2), run_id="r-1")
+    with pytest.raises(InvalidInput, match="run_id: belongs to a run with another"):
+        await bench.client.start(other, run_id="r-1")
+    await bench.drained(greeting)
+    assert await first.result() == "a"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 513, "a\x00b", "\ud800", 5])
+async def test_a_bad_key_is_refused_by_name_and_nothing_is_stored(bench, key):
+    with pytest.raises(InvalidInput, match="idempotency_key: must be") as found:
+        await bench.client.start(greeting, Given("a", 1), idempotency_key=key)
+    assert found.value.parameter == "idempotency_key"
+    assert await bench.client.list() == ()
+
+
+@pytest.mark.parametrize("given", [None, "text", Given("a", "no number"), Given("\ud800", 1)])
+async def test_a_wrong_input_is_refused_and_nothing_is_stored(bench, given):
+    with pytest.raises(InvalidInput, match="input: workflow greeting: ") as found:
+        await bench.client.start(greeting, given)
+    assert "no number" not in str(found.value)
+    assert await bench.client.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "parameter"),
+    [
+        ({"priority": 1.5}, "priority"),
+        ({"priority": 2**40}, "priority"),
+        ({"run_at": datetime(2026, 1, 1)}, "run_at"),
+        ({"run_at": datetime(1969, 1, 1, tzinfo=UTC)}, "run_at"),
+        ({"run_id": ""}, "run_id"),
+    ],
+)
+async def test_a_bad_parameter_of_start_is_refused_by_name(bench, rules, parameter):
+    with pytest.raises(InvalidInput) as found:
+        await bench.client.start(greeting, Given("a", 1), **rules)
+    assert found.value.parameter == parameter
+
+
+async def test_a_run_starts_no_earlier_than_its_moment_and_the_higher_priority_first(bench):
+    order = []
+
+    @workflow("ordered")
+    async def ordered(ctx: Context, name: str) -> None:
+        order.append(name)
+
+    later = datetime.fromtimestamp(bench.clock.now() / 1000, UTC) + timedelta(seconds=60)
+    await bench.client.start(ordered, "late", run_at=later, priority=9)
+    await bench.client.start(ordered, "low")
+    await bench.client.start(ordered, "high", priority=5)
+    await bench.drained(ordered)
+    assert order == ["high", "low"]
+    bench.clock.advance(61_000)
+    await bench.drained(ordered)
+    assert order == ["high", "low", "late"]
+
+
+async def test_runs_are_listed_by_page_newest_first_without_payloads(bench):
+    runs = [await bench.client.start(greeting, Given("a", number)) for number in range(5)]
+    page = await bench.client.list(limit=2)
+    assert [run.run_id for run in page] == [runs[4].run_id, runs[3].run_id]
+    rest = await bench.client.list(before=page[-1].run_id)
+    assert [run.run_id for run in rest] == [runs[2].run_id, runs[1].run_id, runs[0].run_id]
+    assert not hasattr(page[0], "input")
+    await bench.drained(greeting)
+    assert len(await bench.client.list(status=RunStatus.COMPLETED, workflow="greeting")) == 5
+    assert await bench.client.list(workflow="other") == ()
+
+
+@pytest.mark.parametrize(("rules", "parameter"), [({"status": "done"}, "status"), ({"limit": 0}, "limit"), ({"limit": 5000}, "limit")])
+async def test_a_bad_question_is_refused_by_name(bench, rules, parameter):
+    with pytest.raises(InvalidInput) as found:
+        await bench.client.list(**rules)
+    assert found.value.parameter == parameter
+
+
+async def test_a_missing_run_is_said_to_be_missing(bench):
+    for ask in (bench.client.get, bench.client.explain, bench.client.history, bench.client.result):
+        with pytest.raises(RunNotFoundError, match="there is no run missing"):
+            await ask("missing")
+
+
+async def test_a_result_by_id_is_plain_json_or_what_of_says(bench):
+    @workflow("making")
+    async def making(ctx: Context) -> Given:
+        return Given("a", 1)
+
+    run = await bench.client.start(making)
+    await bench.drained(making)
+    assert await bench.client.result(run.run_id) == {"name": "a", "count": 1}
+    assert await bench.client.result(run.run_id, of=Given) == Given("a", 1)
+    assert await bench.client.result(run) == Given("a", 1)
+
+
+async def test_a_pending_run_nobody_takes_is_explained(bench):
+    run = await bench.client.start(other)
+    await bench.drained(greeting)
+    explained = await bench.client.explain(run)
+    assert explained.state == "pending"
+    assert "no worker that knows the workflow other" in explained.because
+    assert explained.ways_out[0].startswith("belay worker")
