@@ -1,6 +1,7 @@
 """Opening the database a command works on, and saying plainly why it cannot be opened."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from belay_core.stores.opening import open_stores
 if TYPE_CHECKING:
     from belay_core.client import Client
 
+_THREAD_ENDS_WITHIN: Final = 1.0
 _EXTRAS: Final = {"sqlite": "sqlite", "postgresql": "postgres"}
 
 
@@ -55,11 +57,24 @@ async def opened(url: str | None, *, makes_file: bool = False) -> AsyncGenerator
     if not makes_file:
         _require_file(address)
     async with AsyncExitStack() as stack:
-        try:
+        async with told_plainly(address):
             stores = await stack.enter_async_context(open_stores(address))
-        except Exception as error:  # noqa: BLE001  (drivers may raise anything on their way to a connection)
-            raise plain(error, address) from None
         yield stores
+
+
+@asynccontextmanager
+async def told_plainly(url: str) -> AsyncGenerator[None]:
+    """Errors met inside, on the way to a connection, leave as ones that can be told."""
+    before = set(threading.enumerate())
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (drivers may raise anything there)
+        # A driver's thread that is about to end may have a last word for this loop, and were the loop closed by then,
+        # it would complain on the terminal. Nothing else goes on in this loop, so it may be held up meanwhile.
+        for thread in set(threading.enumerate()) - before:
+            if thread.daemon:
+                thread.join(_THREAD_ENDS_WITHIN)
+        raise _plain(error, url) from None
 
 
 def admitted(url: str | None) -> str:
@@ -71,7 +86,7 @@ def admitted(url: str | None) -> str:
     return url
 
 
-def plain(error: Exception, url: str) -> Exception:
+def _plain(error: Exception, url: str) -> Exception:
     """An error met while opening, as one that can be told: nothing of the URL, which may hold a password, is in it.
 
     Errors that only a defect raises are given back as they are.

@@ -6,8 +6,9 @@ has done what it does upon the last: so a replay takes the branches the first pl
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from belay_core.moments import Clock, Millis
@@ -57,7 +58,7 @@ class Board:
         self._moved()
 
     @contextmanager
-    def joined(self, scope: Scope) -> Iterator[None]:
+    def joined(self, scope: Scope) -> Generator[None]:
         """While inside, the scope's task waits for scopes below it and for nothing else."""
         scope.inline += 1
         self._busy.pop(scope, None)
@@ -143,7 +144,7 @@ class Board:
             elif not (rest := self._rest()):
                 return
             else:
-                await self._first(self.changed.wait(), lambda: self._pause(rest))
+                await self._first(self.changed.wait(), partial(self._pause, rest))
 
     def waits_now(self) -> list[Waiting]:
         """What the open calls wait for."""
@@ -167,7 +168,7 @@ class Board:
         while (left := self._unsettled()) is not None:
             if left > 0:
                 self.changed.clear()
-                await self._first(self.changed.wait(), lambda: self._clock.sleep(left / 1000))
+                await self._first(self.changed.wait(), partial(self._clock.sleep, left / 1000))
             else:
                 await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
                 self._turn += 1

@@ -177,9 +177,7 @@ class Drain:
             if board.moves == moves:
                 return
 
-    async def _close(
-        self, end: End, play: Play, body: "asyncio.Task[Any]", waits: list[Waiting]
-    ) -> str | None:
+    async def _close(self, end: End, play: Play, body: "asyncio.Task[Any]", waits: list[Waiting]) -> str | None:
         notes = tuple(play.notes)
         match end:
             case End.LOST:

@@ -1,10 +1,9 @@
 """What the parts of the engine share: stores, time, luck, threads, watchers."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from belay_core.chance import Chance
 from belay_core.commands import Start
@@ -13,9 +12,6 @@ from belay_core.moments import Millis, reading
 from belay_core.outcomes.engine import StartOutcome
 from belay_core.stores.bundle import Stores
 from belay_core.workflows.middleware import Close, DrainFacts, GateFacts, Middleware, StartFacts, StepFacts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class Watchers:
 
 
 @contextmanager
-def _together(managers: "list[AbstractContextManager[Close]]") -> "Iterator[Close]":
+def _together(managers: list[AbstractContextManager[Close]]) -> Generator[Close]:
     with ExitStack() as stack:
         closes = [stack.enter_context(manager) for manager in managers]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from belay_core.errors import InvalidInput
+from belay_core.workflows.names import admitted_span
 
 _MOST_CONCURRENT = 100_000
 
@@ -31,8 +32,7 @@ class Settings:
             raise InvalidInput("concurrency", f"must be a whole number from 1 to {_MOST_CONCURRENT}")
         if type(self.threads) is not int or not 1 <= self.threads <= _MOST_CONCURRENT:
             raise InvalidInput("threads", f"must be a whole number from 1 to {_MOST_CONCURRENT}")
-        if not isinstance(self.grace, timedelta) or self.grace < timedelta(0):
-            raise InvalidInput("grace", "must be a timedelta that is not negative")
+        admitted_span("grace", self.grace)
         for name in ("poll", "linger", "quiet"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 <= value <= 60:  # noqa: PLR2004  (a minute, in seconds)

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -139,7 +139,7 @@ class StepCall:
         return ended
 
     @contextmanager
-    def _executing(self) -> Iterator[None]:
+    def _executing(self) -> Generator[None]:
         """While inside, whoever ends the play waits for this attempt."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._play.executing.add(over)
@@ -173,23 +173,26 @@ class StepCall:
         run_id, key = self._play.run.run_id, self._call.key
         CURRENT.set(CurrentStep(run_id, self._step.name, f"{run_id}/{key}", attempt))
         if not self._step.is_async:
-            call = contextvars.copy_context().run
-            found = await asyncio.get_running_loop().run_in_executor(services.threads, call, self._invoke, key)
+            found = await self._in_thread(key)
             return await found if inspect.isawaitable(found) else found
-        self._body = asyncio.ensure_future(self._invoke(key))
-        timer: asyncio.Future[None] | None = None
-        if self._step.timeout is not None:
-            timer = asyncio.ensure_future(services.stores.clock.sleep(self._step.timeout.total_seconds()))
+        self._body = body = asyncio.ensure_future(self._invoke(key))
+        if self._step.timeout is None:
+            return await body
+        timer = asyncio.ensure_future(services.stores.clock.sleep(self._step.timeout.total_seconds()))
         try:
-            await asyncio.wait([each for each in (self._body, timer) if each], return_when=asyncio.FIRST_COMPLETED)
-            if self._body.done():
-                return self._body.result()
-            self._body.cancel()
-            await asyncio.wait([self._body])
+            await asyncio.wait({body, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if body.done():
+                return body.result()
+            body.cancel()
+            await asyncio.wait({body})
             raise TimeoutError(f"not done within {self._step.timeout}")
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
+
+    def _in_thread(self, key: str) -> "asyncio.Future[Any]":
+        call = contextvars.copy_context().run
+        pool = self._play.services.threads
+        return asyncio.wrap_future(pool.submit(call, self._invoke, key))
 
     async def _abandon(self, task: "asyncio.Task[Answer]") -> None:
         """The author no longer waits: stop what can be stopped and record it; the rest runs to its end."""

@@ -21,6 +21,7 @@ class OpensStores(Protocol):
         self, url: str, *, clock: Clock | None = None, ids: IdSource | None = None
     ) -> AbstractAsyncContextManager[Stores]:
         """Open the stores behind this URL."""
+        ...
 
 
 class Migrations(Protocol):

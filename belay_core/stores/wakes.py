@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -24,7 +24,7 @@ class Wakes:
                 listener.set()
 
     @contextmanager
-    def listening(self, run_id: str | None = None, event: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
+    def listening(self, run_id: str | None = None, event: asyncio.Event | None = None) -> Generator[asyncio.Event]:
         """An event set by the pokes for one run, or by every run that gets ready, until the block is left.
 
         The listener clears it.

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 from belay_core.errors import DefinitionError
 from belay_core.workflows.conductor import Conductor
 from belay_core.workflows.scope import Scope
+from belay_core.workflows.step import Step
 
 if TYPE_CHECKING:
     from belay_core.workflows.context import Context
 
 
-def takes_context(body: Callable[..., Any]) -> bool:
+def takes_context(body: Any) -> bool:
     """Whether a body takes ``(ctx, item)`` rather than ``(item)``, told by how many arguments it needs.
 
-    Raises ``DefinitionError`` for any other number.
+    A step never does. Raises ``DefinitionError`` for any other number.
     """
+    if isinstance(body, Step):
+        return False
     try:
         parameters = inspect.signature(body).parameters.values()
     except (TypeError, ValueError):

@@ -17,15 +17,16 @@ Registrable: TypeAlias = Definition[In, Out] | type[Workflow[In, Out]] | Workflo
 
 def as_definition(what: Registrable[In, Out]) -> Definition[In, Out]:
     """What the engine runs. Raises ``DefinitionError`` where it is no workflow."""
-    if isinstance(what, Definition):
-        return what
-    if isinstance(what, Workflow):
-        return DeclaredWorkflow(what)
-    if isinstance(what, type) and issubclass(what, Workflow):
+    given: Any = what
+    if isinstance(given, Definition):
+        return what  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  (told by the line above)
+    if isinstance(given, type) and issubclass(given, Workflow):
         try:
-            return DeclaredWorkflow(what())
+            given = given()
         except TypeError:
-            raise DefinitionError(f"{what.__name__}: it needs collaborators; register an instance") from None
+            raise DefinitionError(f"{given.__name__}: it needs collaborators; register an instance") from None
+    if isinstance(given, Workflow):
+        return DeclaredWorkflow(given)
     raise DefinitionError("definitions: neither a workflow nor a class of one")
 
 

@@ -4,13 +4,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
 from belay_core.errors import DefinitionError, InvalidInput
 from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.branches import Branches, takes_context
 from belay_core.workflows.conductor import Conductor, Question
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import admitted_name, admitted_span
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step, as_step
 
@@ -95,8 +96,8 @@ class Context:
         have changed. ``lapse_after`` bounds the wait. ``when`` is judged once, and where it says no nobody is asked.
         """
         admitted_name("name", name, key_part=True)
-        if lapse_after is not None and (not isinstance(lapse_after, timedelta) or lapse_after <= timedelta(0)):
-            raise InvalidInput("lapse_after", "must be a positive timedelta")
+        if lapse_after is not None:
+            admitted_span("lapse_after", lapse_after, positive=True)
         if when is not None and not callable(when):
             raise DefinitionError("when: must be something that can be called with the subject")
         needed = None if when is None else _judging(when, subject)
@@ -104,9 +105,7 @@ class Context:
 
     def sleep(self, duration: timedelta) -> Coroutine[Any, Any, None]:
         """Wait for a stretch of time that crashes and restarts do not lengthen."""
-        if not isinstance(duration, timedelta) or duration < timedelta(0):
-            raise InvalidInput("duration", "must be a timedelta that is not negative")
-        return self._conductor.sleep(self._scope, duration)
+        return self._conductor.sleep(self._scope, admitted_span("duration", duration))
 
     @overload
     def map(
@@ -142,12 +141,10 @@ class Context:
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidInput("limit", "must be a whole number of at least 1")
-        own_context = not isinstance(body, Step) and takes_context(body)
-        label = body if own_context else as_step(body).name
-        branches = [
-            (lambda ctx, item=item: body(ctx, item)) if own_context else (lambda ctx, item=item: ctx.step(body, item))
-            for item in items
-        ]
+        step: Any = None if takes_context(body) else as_step(body)
+        each: Any = body if step is None else partial(_stepping, step)
+        label: Any = body if step is None else step.name
+        branches = [partial(_with_item, each, item) for item in items]
         return self._branches(_label(name, label), branches).run(self._below, limit)
 
     @overload
@@ -180,6 +177,14 @@ class Context:
 
     def _below(self, scope: Scope) -> "Context":
         return Context(self._conductor, scope)
+
+
+async def _stepping(step: Step[..., Any], ctx: "Context", item: Any) -> Any:
+    return await ctx.step(step, item)
+
+
+def _with_item(body: "Callable[[Context, Any], Awaitable[Any]]", item: Any, ctx: "Context") -> Awaitable[Any]:
+    return body(ctx, item)
 
 
 async def _as_tuple(branches: Coroutine[Any, Any, list[Any]]) -> tuple[Any, ...]:

@@ -1,17 +1,16 @@
 """The class form of a workflow: steps and gates declared in order, inherited, with a fingerprint."""
 
-import functools
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from belay_core.errors import BelayError, DefinitionError
 from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.context import Context
-from belay_core.workflows.definition import Definition, checked_codec, fingerprint
+from belay_core.workflows.definition import Definition
 from belay_core.workflows.gate import Gate
 from belay_core.workflows.names import admitted_name
 from belay_core.workflows.step import Step
-from belay_core.workflows.values import Codec
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -71,18 +70,22 @@ class DeclaredWorkflow(Definition[In, Out], Generic[In, Out]):
             raise DefinitionError(f"workflow {self.name}: it declares no step")
         given, result = _arguments(kind)
         self._given, self._result = given, result
-        self.version = fingerprint(given, [(each.name, each.kind) for each in self.steps])
         self._check_methods()
 
-    @functools.cached_property
-    def input_codec(self) -> Codec[In]:
-        """By the first type argument."""
-        return checked_codec(self.name, "input", self._given)
+    @property
+    def input_annotation(self) -> Any:
+        """The first type argument."""
+        return self._given
 
-    @functools.cached_property
-    def result_codec(self) -> Codec[Out]:
-        """By the second type argument."""
-        return checked_codec(self.name, "result", self._result)
+    @property
+    def result_annotation(self) -> Any:
+        """The second type argument."""
+        return self._result
+
+    @property
+    def shape(self) -> Sequence[tuple[str, str | None]]:
+        """Names and kinds of the steps and gates, in order."""
+        return [(each.name, each.kind) for each in self.steps]
 
     async def body(self, ctx: Context, given: In) -> Out:
         """Execute the declared steps and gates in order."""
@@ -106,9 +109,16 @@ class DeclaredWorkflow(Definition[In, Out], Generic[In, Out]):
             rules["lapse_after"] = gate.lapse_after
         if gate.when is not None:
             rules["when"] = gate.when
-        answer: Approved[Any] | Rejected | Lapsed | NotNeeded[Any] = await ctx.gate(gate.name, **rules)
+        answer = await self._answer(ctx, gate.name, rules)
         if gate.on_reject == "fail" and isinstance(answer, (Rejected, Lapsed)):
             raise GateRefused(f"gate {gate.name} was {'rejected' if isinstance(answer, Rejected) else 'not decided'}")
+        return answer
+
+    async def _answer(
+        self, ctx: Context, name: str, rules: dict[str, Any]
+    ) -> Approved[Any] | Rejected | Lapsed | NotNeeded[Any]:
+        ask: Any = ctx.gate
+        answer: Approved[Any] | Rejected | Lapsed | NotNeeded[Any] = await ask(name, **rules)
         return answer
 
     def _check_methods(self) -> None:

@@ -1,5 +1,6 @@
 """What a workflow is to the engine, whichever form its author chose."""
 
+import functools
 import hashlib
 import json
 from abc import ABC, abstractmethod
@@ -20,18 +21,36 @@ class Definition(ABC, Generic[In, Out]):
     """A named workflow: one typed input, one typed result, and a body."""
 
     name: str
-    version: str
-    """The structural fingerprint: it changes with the input's fields and the declared steps, not with bodies."""
 
     @property
     @abstractmethod
+    def input_annotation(self) -> Any:
+        """The type of the input."""
+
+    @property
+    @abstractmethod
+    def result_annotation(self) -> Any:
+        """The type of the result."""
+
+    @property
+    def shape(self) -> Sequence[tuple[str, str | None]]:
+        """The declared steps' names and kinds, in order; a function declares none."""
+        return ()
+
+    @functools.cached_property
+    def version(self) -> str:
+        """The fingerprint: it changes with the input's fields and the declared steps, not with bodies or rules."""
+        return fingerprint(self.input_annotation, self.shape)
+
+    @functools.cached_property
     def input_codec(self) -> Codec[In]:
         """How inputs are stored."""
+        return checked_codec(self.name, "input", self.input_annotation)
 
-    @property
-    @abstractmethod
+    @functools.cached_property
     def result_codec(self) -> Codec[Out]:
         """How results are stored."""
+        return checked_codec(self.name, "result", self.result_annotation)
 
     @abstractmethod
     async def body(self, ctx: Context, given: In) -> Out:
@@ -57,8 +76,8 @@ def input_fields(given: Any) -> list[str]:
         return []
     if is_dataclass(given):
         return [field.name for field in fields(given)]
-    found = getattr(given, "model_fields", None) or getattr(given, "__annotations__", None)
-    return list(found) if isinstance(found, dict) else []
+    found: dict[str, Any] = getattr(given, "model_fields", None) or getattr(given, "__annotations__", None) or {}
+    return list(found)
 
 
 def checked_codec(workflow: str, what: str, annotation: Any) -> Codec[Any]:

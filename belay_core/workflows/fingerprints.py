@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from belay_core.errors import ValueRefused
 
@@ -23,22 +23,26 @@ def value_digest(value: object) -> str:
     return text_digest(json.dumps(_sorted_form(value), sort_keys=True, separators=(",", ":")))
 
 
-def _sorted_form(value: object) -> Any:
+def _sorted_form(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):
-        return {json.dumps(_sorted_form(key), sort_keys=True): _sorted_form(item) for key, item in value.items()}
+        return {json.dumps(_sorted_form(key), sort_keys=True): _sorted_form(value[key]) for key in _each(value)}
     if isinstance(value, AbstractSet):
-        return sorted(json.dumps(_sorted_form(item), sort_keys=True) for item in value)
+        return sorted(json.dumps(_sorted_form(item), sort_keys=True) for item in _each(value))
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
-        return [_sorted_form(item) for item in value]
+        return [_sorted_form(item) for item in _each(value)]
     return _sorted_object(value)
 
 
-def _sorted_object(value: object) -> Any:
+def _each(value: Any) -> Iterable[Any]:
+    return value  # type: ignore[no-any-return]  # one of the containers above, of whatever
+
+
+def _sorted_object(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _sorted_form(getattr(value, field.name)) for field in fields(value)}
-    model_fields = getattr(type(value), "model_fields", None)
+    model_fields: dict[str, Any] | None = getattr(cast("Any", type(value)), "model_fields", None)
     if isinstance(model_fields, dict):
         return {name: _sorted_form(getattr(value, name)) for name in model_fields}
     return _leaf(value)

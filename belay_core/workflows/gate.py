@@ -105,9 +105,10 @@ def gate(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
     given = {key: value for key, value in rules.items() if key in known}
     given["options"] = {key: value for key, value in rules.items() if key not in known}
     if fn is not None:
-        return Gate(fn, **given)
+        return _declared(given, fn)
     return functools.partial(_declared, given)
 
 
 def _declared(rules: dict[str, Any], fn: Callable[..., Any]) -> Gate[..., Any]:
-    return Gate(fn, **rules)
+    made: Gate[..., Any] = Gate(fn, **rules)
+    return made

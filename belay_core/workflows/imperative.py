@@ -8,9 +8,9 @@ from typing import Any, Generic, Protocol, TypeVar, get_type_hints, overload
 
 from belay_core.errors import DefinitionError
 from belay_core.workflows.context import Context
-from belay_core.workflows.definition import Definition, checked_codec, fingerprint
+from belay_core.workflows.definition import Definition
 from belay_core.workflows.names import admitted_name
-from belay_core.workflows.values import Codec, Untyped
+from belay_core.workflows.values import Untyped
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -38,26 +38,17 @@ class FunctionWorkflow(Definition[In, Out], Generic[In, Out]):
                 f"workflow {self.name}: its annotations cannot be read; import the types they name"
             ) from None
 
-    @functools.cached_property
-    def _given(self) -> Any:
+    @property
+    def input_annotation(self) -> Any:
+        """The annotation of the second parameter."""
         if len(self._parameters) == 1:
             return NoneType
         return self._hints.get(self._parameters[1].name, Untyped)
 
-    @functools.cached_property
-    def version(self) -> str:  # type: ignore[override]  # read late: hints may name types defined further down
-        """The fingerprint of the input's fields; a function declares no steps."""
-        return fingerprint(self._given, [])
-
-    @functools.cached_property
-    def input_codec(self) -> Codec[In]:
-        """By the annotation of the second parameter."""
-        return checked_codec(self.name, "input", self._given)
-
-    @functools.cached_property
-    def result_codec(self) -> Codec[Out]:
-        """By the return annotation."""
-        return checked_codec(self.name, "result", self._hints.get("return", Untyped))
+    @property
+    def result_annotation(self) -> Any:
+        """The return annotation."""
+        return self._hints.get("return", Untyped)
 
     async def body(self, ctx: Context, given: In) -> Out:
         """Call the function."""
@@ -86,7 +77,11 @@ def workflow(name: Any, /) -> Any:
     act on the world. The name is stored with each run and finds the code again: keep it.
     """
     if isinstance(name, str):
-        return functools.partial(FunctionWorkflow, admitted_name("name", name))
+        return functools.partial(_declared, admitted_name("name", name))
     if not inspect.isfunction(name):
         raise DefinitionError("workflow: give it a name or an async function")
-    return FunctionWorkflow(name.__name__, name)
+    return _declared(name.__name__, name)
+
+
+def _declared(name: str, fn: Callable[..., Any]) -> FunctionWorkflow[Any, Any]:
+    return FunctionWorkflow(name, fn)

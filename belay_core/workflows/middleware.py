@@ -59,12 +59,16 @@ class Middleware(Protocol):
 
     def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
         """Round the storing of a run; gives the text to keep with it, from which later stretches go on."""
+        ...
 
     def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
         """Round one owner's work on a run."""
+        ...
 
     def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
         """Round one attempt of a step; current in the step's own context, in threads too."""
+        ...
 
     def gate(self, facts: GateFacts) -> None:
         """A gate was asked or answered, once, and not again on a replay."""
+        ...

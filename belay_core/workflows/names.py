@@ -1,4 +1,6 @@
-"""Rules for the names authors give: workflows, steps, gates, scopes, idempotency keys."""
+"""Rules for what authors give: names of workflows, steps, gates and scopes, keys, spans of time."""
+
+from datetime import timedelta
 
 from belay_core import limits
 from belay_core.errors import InvalidInput
@@ -20,3 +22,14 @@ def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> s
     if key_part and any(sign in value for sign in "/#[]"):
         raise InvalidInput(parameter, "must not contain / # [ or ]")
     return value
+
+
+def admitted_span(parameter: str, value: object, *, positive: bool = False) -> timedelta:
+    """The span of time, if it is not negative, or greater than zero where it must be ``positive``.
+
+    Raises ``InvalidInput`` naming the parameter and the rule.
+    """
+    if isinstance(value, timedelta) and (value > timedelta(0) or (not positive and value == timedelta(0))):
+        return value
+    rule = "must be a positive timedelta" if positive else "must be a timedelta that is not negative"
+    raise InvalidInput(parameter, rule)

@@ -5,10 +5,22 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
-from belay_core.errors import DefinitionError
-from belay_core.workflows.names import admitted_name
+from belay_core.errors import DefinitionError, InvalidInput
+from belay_core.workflows.names import admitted_name, admitted_span
 from belay_core.workflows.values import Codec, Untyped, codec_for
 
 P = ParamSpec("P")
@@ -133,25 +145,23 @@ def step(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
     given = {key: value for key, value in rules.items() if key in known}
     given["options"] = {key: value for key, value in rules.items() if key not in known}
     if fn is not None:
-        return Step(fn, **given)
+        return _declared(given, fn)
     return functools.partial(_declared, given)
 
 
 def _declared(rules: dict[str, Any], fn: Callable[..., Any]) -> Step[..., Any]:
-    return Step(fn, **rules)
-
-
-def as_step(fn: Callable[..., Any] | Step[..., Any]) -> Step[..., Any]:
-    """A step as it is; a plain function as a step with default rules."""
-    if isinstance(fn, Step):
-        return fn
-    found = getattr(fn, "__belay_step__", None)
-    if isinstance(found, Step):
-        return found
-    made: Step[..., Any] = Step(fn)
-    if inspect.isfunction(fn):
-        fn.__belay_step__ = made  # type: ignore[attr-defined]  # kept with the function, so hints are read once
+    made: Step[..., Any] = Step(fn, **rules)
     return made
+
+
+def as_step(fn: Any) -> Step[..., Any]:
+    """A step as it is; a plain function as a step with default rules."""
+    found: Any = fn if isinstance(fn, Step) else getattr(fn, "__belay_step__", None)
+    if not isinstance(found, Step):
+        found = _declared({}, fn)
+        if inspect.isfunction(fn):
+            vars(fn)["__belay_step__"] = found  # kept with the function, so that its hints are read once
+    return cast("Step[..., Any]", found)
 
 
 def _unwrapped(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -190,6 +200,7 @@ def _label(parameter: str, value: object) -> str | None:
 
 
 def _span(parameter: str, value: object) -> timedelta:
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise DefinitionError(f"{parameter}: must be a positive timedelta")
-    return value
+    try:
+        return admitted_span(parameter, value, positive=True)
+    except InvalidInput as refused:
+        raise DefinitionError(str(refused)) from None

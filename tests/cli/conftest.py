@@ -18,7 +18,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(APPS)
     monkeypatch.syspath_prepend(str(APPS))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # noqa: FBT003
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 @pytest.fixture

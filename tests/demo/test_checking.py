@@ -214,6 +214,30 @@ def test_the_tolerance_of_the_standard_is_kept_and_no_more():
         assert codes(Document(changed=changed)) == expected
 
 
+def test_a_group_of_the_breakdown_has_all_its_fields():
+    group = TAX_TOTAL[TAX_TOTAL.index("<cac:TaxSubtotal>") : TAX_TOTAL.index("</cac:TaxTotal>")]
+    for element, expected in (
+        ("TaxableAmount", {"BR-45"}),
+        ("TaxAmount", {"BR-46"}),
+        ("ID", {"BR-47", "BR-S-01"}),
+        ("Percent", {"BR-48", "BR-CO-17", "BR-S-08"}),
+    ):
+        start, end = group.index(f"<cbc:{element}"), group.index(f"</cbc:{element}>") + len(f"</cbc:{element}>")
+        assert replaced((group, group[:start] + group[end:])) == expected
+    fine = group.replace(">100.00</cbc:TaxableAmount>", ">100.001</cbc:TaxableAmount>")
+    assert replaced((group, fine)) == {"BR-DEC-19"}
+
+
+def test_two_groups_of_an_exempt_category_are_one_too_many():
+    xml = EXEMPT.xml()
+    group = xml[xml.index("<cac:TaxSubtotal>") : xml.index("</cac:TaxTotal>")]
+    assert replaced((group, group + group), document=EXEMPT) == {"BR-E-01"}
+
+
+def test_split_payment_is_known_and_left_to_italy():
+    assert codes(Document(lines=(Line(category="B", rate=Decimal(22)),))) == set()
+
+
 def test_not_subject_to_vat_has_no_rate_and_stands_alone():
     alone = Document(lines=(Line(category="O", rate=None),))
     assert codes(alone) == set()

@@ -137,6 +137,11 @@ def test_an_indicator_that_is_neither_is_refused():
     assert refused(xml.encode()).code == "bad_value"
 
 
+def test_an_allowance_without_an_amount_is_refused():
+    xml = Document(extras=(Extra(Decimal("7.77")),)).xml().replace(">7.77</cbc:Amount>", "> </cbc:Amount>")
+    assert refused(xml.encode()).code == "missing_field"
+
+
 def test_limits_hold():
     assert refused(b"<" + b"a" * MAXIMUM_BYTES).code == "too_large"
     deep = b"<a>" * (MAXIMUM_DEPTH + 1)

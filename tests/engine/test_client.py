@@ -35,9 +35,7 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):
-    runs = await asyncio.gather(
-        *(bench.client.start(greeting, Given("a", 1), idempotency_key="k") for _ in range(20))
-    )
+    runs = await asyncio.gather(*(bench.client.start(greeting, Given("a", 1), idempotency_key="k") for _ in range(20)))
     assert len({run.run_id for run in runs}) == 1
     assert sum(run.created for run in runs) == 1
 
@@ -122,7 +120,9 @@ async def test_runs_are_listed_by_page_newest_first_without_payloads(bench):
     assert await bench.client.list(workflow="other") == ()
 
 
-@pytest.mark.parametrize(("rules", "parameter"), [({"status": "done"}, "status"), ({"limit": 0}, "limit"), ({"limit": 5000}, "limit")])
+@pytest.mark.parametrize(
+    ("rules", "parameter"), [({"status": "done"}, "status"), ({"limit": 0}, "limit"), ({"limit": 5000}, "limit")]
+)
 async def test_a_bad_question_is_refused_by_name(bench, rules, parameter):
     with pytest.raises(InvalidInput) as found:
         await bench.client.list(**rules)

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 import pytest
 
-from belay_core import Approved, Context, DefinitionError, NotNeeded, RunFailed, StepContext, Workflow, gate, step, workflow
+from belay_core import (
+    Approved,
+    Context,
+    DefinitionError,
+    NotNeeded,
+    RunFailed,
+    StepContext,
+    Workflow,
+    gate,
+    step,
+    workflow,
+)
 from belay_core.workflows.catalogue import as_definition, catalogue
 from belay_testing.drive import decide, drain
 

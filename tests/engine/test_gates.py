@@ -7,8 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from belay_core import Approved, Context, InvalidInput, InvalidTransitionError, Lapsed, NotNeeded, Rejected, RunFailed
-from belay_core import step, workflow
+from belay_core import (
+    Approved,
+    Context,
+    InvalidInput,
+    InvalidTransitionError,
+    Lapsed,
+    NotNeeded,
+    Rejected,
+    RunFailed,
+    step,
+    workflow,
+)
 from belay_core.outcomes.engine import AlreadyDecided, Decided, SubjectChanged, TooLate
 from belay_testing.drive import decide, drain
 

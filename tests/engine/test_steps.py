@@ -211,7 +211,9 @@ class Hostile(Exception):
         raise RuntimeError("no text for you")
 
 
-@pytest.mark.parametrize("error", [Hostile(1, 2), ValueError("\ud800\x00"), ValueError("x" * 100_000), ExceptionGroup("g", [OSError()])])
+@pytest.mark.parametrize(
+    "error", [Hostile(1, 2), ValueError("\ud800\x00"), ValueError("x" * 100_000), ExceptionGroup("g", [OSError()])]
+)
 async def test_whatever_a_step_raises_is_kept_and_ends_the_run(bench, error):
     @step
     async def nasty() -> None:

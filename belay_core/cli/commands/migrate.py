@@ -5,9 +5,10 @@ import asyncio
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import admitted, plain
+from belay_core.cli.database import admitted, told_plainly
 from belay_core.cli.failing import DONE
 from belay_core.cli.printing import emit, say
+from belay_core.stores.opening import find_migrations
 
 
 @click.command()
@@ -20,30 +21,37 @@ def migrate(*, sql: bool, database: str | None, as_json: bool) -> int:
     Migrations only go forward; running this again changes nothing. With --sql they are printed, for those who apply
     them by other means.
     """
-    from belay_core.stores.opening import find_migrations
-
     url = admitted(database)
-    try:
-        migrations = find_migrations(url)
-        if sql:
-            return _printed(migrations.sql(), as_json=as_json)
-        applied = asyncio.run(migrations.migrate(url))
-    except Exception as error:  # noqa: BLE001  (drivers may raise anything on their way to a connection)
-        raise plain(error, url) from None
-    if as_json:
-        emit({"applied": [{"id": number, "name": name} for number, name in applied]})
+    if sql:
+        _print(asyncio.run(_script(url)), as_json=as_json)
     else:
-        for number, name in applied:
-            say(f"applied {number:04d} {name}")
-        if not applied:
-            say("the schema is up to date")
+        _tell(asyncio.run(_applied(url)), as_json=as_json)
     return DONE
 
 
-def _printed(script: str, *, as_json: bool) -> int:
+async def _script(url: str) -> str:
+    async with told_plainly(url):
+        return find_migrations(url).sql()
+
+
+async def _applied(url: str) -> list[tuple[int, str]]:
+    async with told_plainly(url):
+        return await find_migrations(url).migrate(url)
+
+
+def _print(script: str, *, as_json: bool) -> None:
     if as_json:
         emit({"sql": script})
-    else:
-        for line in script.splitlines():
-            say(line)
-    return DONE
+        return
+    for line in script.splitlines():
+        say(line)
+
+
+def _tell(applied: list[tuple[int, str]], *, as_json: bool) -> None:
+    if as_json:
+        emit({"applied": [{"id": number, "name": name} for number, name in applied]})
+        return
+    for number, name in applied:
+        say(f"applied {number:04d} {name}")
+    if not applied:
+        say("the schema is up to date")

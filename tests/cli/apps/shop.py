@@ -38,7 +38,7 @@ async def hold(folder: str) -> int:
     """Says that it has begun, and ends once it may; its answer is the process that did."""
     marks = Path(folder)
     (marks / f"began-{os.getpid()}").touch()
-    while not (marks / "go").exists():
+    while not (marks / "go").exists():  # noqa: ASYNC110  (another process makes the file)
         await asyncio.sleep(0.02)
     return os.getpid()
 
