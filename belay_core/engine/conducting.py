@@ -64,7 +64,7 @@ class PlayConductor(Conductor):
     async def _step(
         self, scope: Scope, key: str, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None
     ) -> Any:
-        self._play.require_open()
+        await self._play.require_open()
         call = self._play.board.open(key, scope)
         self.steps[key] = StepCall(self._play, call, step, invoke, digest)
         try:
@@ -73,7 +73,7 @@ class PlayConductor(Conductor):
             self._play.board.close(call)
 
     async def _gate(self, scope: Scope, key: str, question: Question) -> Any:
-        self._play.require_open()
+        await self._play.require_open()
         call = self._play.board.open(key, scope)
         try:
             return await self._reviewed(GateCall(self._play, call, question).answer())
@@ -83,7 +83,7 @@ class PlayConductor(Conductor):
             self._play.board.close(call)
 
     async def _sleep(self, scope: Scope, key: str, duration: timedelta) -> None:
-        self._play.require_open()
+        await self._play.require_open()
         call = self._play.board.open(key, scope)
         try:
             await self._reviewed(SleepCall(self._play, call, duration).answer())

@@ -148,9 +148,12 @@ class Drain:
             return End.REVIEW
         if body.done():
             return End.FINISHED
-        if self._grace_over or (self._leaving and play.held and idle.done()):
+        if self._grace_over:
             return End.LEFT
-        return End.IDLE if idle.done() else None
+        if not idle.done():
+            return None
+        held_back = any(wait.reason == "released" for wait in play.board.waits_now())
+        return End.LEFT if held_back else End.IDLE
 
     async def _look(self, play: Play) -> None:
         """Something was signalled: if it is news, read them; if it is a poke, ask for news first."""

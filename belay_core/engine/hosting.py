@@ -51,6 +51,10 @@ class Host:
         try:
             await self._take_until_leaving()
             await self._let_go()
+        except BaseException:
+            self._drop()
+            await self.finish_all()
+            raise
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
@@ -113,6 +117,12 @@ class Host:
         for drain in self._drains.values():
             drain.end_grace()
         await done
+
+    def _drop(self) -> None:
+        """Write nothing more: this worker broke off, and nobody renews its leases."""
+        for holding in self.holdings():
+            holding.lost = True
+            holding.signal.set()
 
     async def _dead(self) -> tuple[OwnerId, ...]:
         """The owners on this host that are proven gone, looked for once an interval."""

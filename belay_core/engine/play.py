@@ -18,6 +18,8 @@ from belay_core.records.step_record import StepRecord
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
 from belay_core.workflows.scope import Scope
 
+_MOST_REFUSALS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -65,6 +67,7 @@ class Play:
         self.notes: list[str] = []
         self.work: set[asyncio.Task[Any]] = set()
         """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
+        self._refused = 0
         self.executing: set[asyncio.Future[Any]] = set()
         """Attempts whose body runs or whose end is being recorded."""
         self._awaited: dict[str, asyncio.Future[Any]] = {}
@@ -142,10 +145,18 @@ class Play:
             if attempt.resolved_at_ms is not None:
                 self._arrive(attempt.step_key, attempt)
 
-    def require_open(self) -> None:
-        """Refuse a call while the body is being unwound: it is as if it had been cancelled there."""
-        if self.unwinding:
-            raise asyncio.CancelledError
+    async def require_open(self) -> None:
+        """Refuse a call while the body is being unwound: it is as if it had been cancelled there.
+
+        Code that calls again and again whatever it is told is not answered any more.
+        """
+        if not self.unwinding:
+            return
+        self._refused += 1
+        if self._refused > _MOST_REFUSALS:
+            await self.never()
+        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, so that a stubborn body cannot stop it)
+        raise asyncio.CancelledError
 
     async def require_unheld(self, call: Call) -> None:
         """Wait for ever where the worker leaves: nothing new begins then."""

@@ -1,11 +1,14 @@
 """Ending a play: the author's code is cancelled while the run is still ours (kernel 15)."""
 
 import asyncio
+import logging
 from typing import Any
 
 from belay_core.engine.conducting import PlayConductor
 from belay_core.engine.play import Play
 
+_LOG = logging.getLogger("belay")
+_ROUNDS = 100
 _TURNS = 32
 _PATIENCE = 0.1
 
@@ -29,7 +32,10 @@ async def unwind(
 
 async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
     awaiting = {call.task for call in play.board.calls.values() if call.task is not None}
-    while pending := [task for task in {body, *awaiting} if not task.done()]:
+    for _ in range(_ROUNDS):
+        pending = [task for task in {body, *awaiting} if not task.done()]
+        if not pending:
+            return
         for task in pending:
             task.cancel()
         for _ in range(_TURNS):
@@ -37,6 +43,12 @@ async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
         # An author's `finally` may await something that takes time; one that swallows the cancel is asked again.
         if still := [task for task in pending if not task.done()]:
             await asyncio.wait(still, timeout=_PATIENCE)
+    _LOG.error("a workflow's body swallows every cancellation; its run is left to its lease", extra=_of(play))
+    play.holding.lost = True
+
+
+def _of(play: Play) -> dict[str, str]:
+    return {"run_id": play.run.run_id, "workflow": play.workflow}
 
 
 async def _end_work(play: Play, *, wait: bool) -> None:

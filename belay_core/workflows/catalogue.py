@@ -17,17 +17,20 @@ Registrable: TypeAlias = Definition[In, Out] | type[Workflow[In, Out]] | Workflo
 
 def as_definition(what: Registrable[In, Out]) -> Definition[In, Out]:
     """What the engine runs. Raises ``DefinitionError`` where it is no workflow."""
-    given: Any = what
-    if isinstance(given, Definition):
-        return what  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  (told by the line above)
-    if isinstance(given, type) and issubclass(given, Workflow):
+    if isinstance(what, Definition):
+        return what
+    if isinstance(what, Workflow):
+        return DeclaredWorkflow(what)
+    if _is_workflow_class(what):
         try:
-            given = given()
+            return DeclaredWorkflow(what())
         except TypeError:
-            raise DefinitionError(f"{given.__name__}: it needs collaborators; register an instance") from None
-    if isinstance(given, Workflow):
-        return DeclaredWorkflow(given)
+            raise DefinitionError(f"{what.__name__}: it needs collaborators; register an instance") from None
     raise DefinitionError("definitions: neither a workflow nor a class of one")
+
+
+def _is_workflow_class(what: object) -> bool:
+    return isinstance(what, type) and issubclass(what, Workflow)
 
 
 def catalogue(definitions: Iterable[Registrable[Any, Any]]) -> Mapping[str, Definition[Any, Any]]:

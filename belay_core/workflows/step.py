@@ -156,12 +156,15 @@ def _declared(rules: dict[str, Any], fn: Callable[..., Any]) -> Step[..., Any]:
 
 def as_step(fn: Any) -> Step[..., Any]:
     """A step as it is; a plain function as a step with default rules."""
-    found: Any = fn if isinstance(fn, Step) else getattr(fn, "__belay_step__", None)
-    if not isinstance(found, Step):
-        found = _declared({}, fn)
-        if inspect.isfunction(fn):
-            vars(fn)["__belay_step__"] = found  # kept with the function, so that its hints are read once
-    return cast("Step[..., Any]", found)
+    if isinstance(fn, Step):
+        return cast("Step[..., Any]", fn)
+    kept: Step[..., Any] | None = getattr(fn, "__belay_step__", None)
+    if kept is not None:
+        return kept
+    made = _declared({}, fn)
+    if inspect.isfunction(fn):
+        vars(fn)["__belay_step__"] = made  # kept with the function, so that its hints are read once
+    return made
 
 
 def _unwrapped(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ TWO_FIELDS = (
 )
 
 WRONG: list[tuple[list[str], str, str]] = [
-    (["start", "nix"], "workflow", "shop:app has none of this name; it has broken, charges, contract, greet, "),
+    (["start", "nix"], "workflow", "shop:app has none of this name; it has broken, charges, chatty, contract, greet, "),
     (["start", "greet"], "input", "must be given: workflow greet takes str"),
     (["start", "greet", "5"], "input", "workflow greet: a value of type int is not str"),
     (["start", "greet", "Ada"], "input", QUOTES),

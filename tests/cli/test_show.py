@@ -1,5 +1,9 @@
 """``belay show`` and ``belay explain``."""
 
+import sqlite3
+from pathlib import Path
+
+from belay_core.ids import RunId
 from tests.cli.commanding import Cli
 
 
@@ -56,6 +60,29 @@ def test_an_unknown_run_is_told(cli: Cli):
         assert cli.json(name, "nix", code=1) == {
             "error": {"type": "RunNotFoundError", "message": "there is no run nix"}
         }
+
+
+def test_a_run_without_a_workflow_is_shown_as_well(cli: Cli):
+    cli.with_stores(lambda stores: stores.runs.create(RunId("r1"), '{"kept": true}'))
+    assert cli("runs").out.splitlines()[1].split()[2:] == ["-", "r1"]
+    assert cli("show", "r1").out.splitlines()[:2] == ["run      r1", "state    pending"]
+    assert cli.json("show", "r1")["run"]["workflow"] is None
+    assert cli.json("explain", "r1")["because"] == "it has no workflow, so no worker takes it"
+
+
+def test_what_cannot_be_read_is_shown_as_it_is(cli: Cli, tmp_path: Path):
+    cli.started("broken", "no rope", run_id="r1")
+    with sqlite3.connect(tmp_path / "belay.db") as connection:
+        connection.execute("UPDATE belay_run_values SET input = '{broken', result = '\x1b[2J'")
+        connection.execute("UPDATE belay_attempts SET error = 'torn'")
+    connection.close()
+    ended = cli("show", "r1")
+    assert ended.code == 0
+    assert "{broken" in ended.out
+    assert "<U+001B>[2J" in ended.out
+    shown = cli.json("show", "r1")
+    assert shown["run"]["input"] == {"undecodable": "{broken"}
+    assert shown["attempts"][0]["error"] == {"undecodable": "torn"}
 
 
 def test_an_explanation_says_why_since_when_and_what_helps(cli: Cli):

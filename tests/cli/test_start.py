@@ -148,6 +148,7 @@ def test_a_list_is_narrowed_and_turned_page_by_page(cli: Cli):
     assert listed(cli, "--waiting-for", "approval") == ["r1"]
     assert listed(cli, "--limit", "2") == ["r4", "r3"]
     assert listed(cli, "--limit", "2", "--before", "r3") == ["r2", "r1"]
+    assert cli("runs", "--before", "nix").err == "belay: there is no run nix\n"
     assert listed(cli, "--workflow", "nix") == []
     assert cli("runs", "--workflow", "nix").out == "no runs\n"
 

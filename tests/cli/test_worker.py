@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from belay_core.cli.visible import visible
 from tests.cli.commanding import Cli, Running, until
 
 Begin = Callable[..., Running]
@@ -25,7 +26,7 @@ def began(folder: Path, pid: int) -> Callable[[], bool]:
 
 def test_a_worker_says_when_it_is_ready_and_leaves_in_good_order(cli: Cli, worker: Begin):
     running = worker()
-    assert running.ready.startswith(f"worker {running.pid} is ready for broken, charges, contract, greet, ")
+    assert running.ready.startswith(f"worker {running.pid} is ready for broken, charges, chatty, contract, greet, ")
     assert cli.json("start", "greet", '"Ada"', "--wait")["result"] == "ADA"
     running.send(signal.SIGTERM)
     ended = running.ended()
@@ -101,6 +102,17 @@ def test_a_step_that_hangs_in_a_thread_keeps_no_process(cli: Cli, worker: Begin,
     worker()
     until(lambda: cli.json("runs")[0]["state"] == "needs_review")
     assert show(cli, run)["attempts"][0]["state"] in {"running", "orphaned"}
+
+
+def test_what_a_worker_logs_does_nothing_to_a_terminal(cli: Cli, worker: Begin):
+    running = worker()
+    cli.json("start", "chatty", '"\\u001b[2J\\nfake: line \\u202e"', "--wait")
+    running.send(signal.SIGTERM)
+    err = running.ended().err
+    assert "WARNING shop: got <U+001B>[2J<U+000A>fake: line <U+202E>\n" in err
+    assert "ValueError: <U+001B>[2J\n" in err
+    assert "Traceback (most recent call last):\n" in err
+    assert all(visible(line) == line for line in err.split("\n"))
 
 
 def test_a_worker_that_cannot_begin_says_why_and_ends(worker: Begin, cli: Cli):

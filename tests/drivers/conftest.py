@@ -134,3 +134,39 @@ def shared_store(request: pytest.FixtureRequest) -> StoresHandle:
 def make_kit(belay_clock: ManualClock) -> type[Kit] | Any:
     """Makes a kit over stores the test has opened itself."""
     return lambda stores: Kit(stores, belay_clock)
+
+
+async def _raw(stores: Stores, *statements: str) -> None:
+    """Run statements as an intruder would, past every check of the store."""
+
+    def run(tx: Any) -> None:
+        for statement in statements:
+            tx.exec_driver_sql(statement)
+
+    await stores.runs._database.write(run)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def raw() -> Any:
+    """Raw SQL against the stores' database."""
+    return _raw
+
+
+@pytest.fixture
+def loosen() -> Any:
+    """Takes the checks off a table, so that damage can be done to it."""
+
+    async def loosen(stores: Stores, table: str) -> None:
+        database = stores.runs._database  # type: ignore[attr-defined]
+        if database.dialect.name == "sqlite":
+            await _raw(stores, "PRAGMA ignore_check_constraints = ON")
+            return
+
+        def drop(tx: Any) -> None:
+            query = f"SELECT conname FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'c'"  # noqa: S608
+            for name in tx.exec_driver_sql(query).scalars().all():
+                tx.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+
+        await database.write(drop)
+
+    return loosen

@@ -122,6 +122,28 @@ async def test_a_body_that_swallows_the_cancel_is_unwound_all_the_same(bench):
     assert await run.result() == "answered"
 
 
+async def test_a_body_that_swallows_every_cancel_stops_neither_the_worker_nor_other_runs(bench, caplog):
+    @workflow("immortal")
+    async def immortal(ctx: Context) -> None:
+        bench.immortal = asyncio.current_task()
+        while not bench.effects:
+            with contextlib.suppress(BaseException):
+                await ctx.gate("stop", subject=1)
+
+    @workflow("other")
+    async def other(ctx: Context) -> str:
+        return await ctx.step(step(name="one")(lambda: "one"))
+
+    await bench.client.start(immortal)
+    run = await bench.client.start(other)
+    await bench.drained(immortal, other)
+    assert await run.result() == "one"
+    assert "swallows every cancellation" in caplog.text
+    bench.effects.append("over")
+    bench.immortal.cancel()
+    await asyncio.wait({bench.immortal})
+
+
 async def test_a_call_in_a_finally_block_is_refused_while_the_body_is_unwound(bench):
     @workflow("late")
     async def late(ctx: Context) -> None:

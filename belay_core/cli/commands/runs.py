@@ -31,6 +31,9 @@ async def _listed(session: Session, *, wanted: dict[str, str | int | None], as_j
     from belay_core.cli.documents import run_document
     from belay_core.client.explaining import shown_state
 
+    if isinstance(last := wanted["before"], str):
+        # The page after a run that does not exist would be empty, as if it were the last one.
+        await session.client.get(last)
     found = await session.client.list(**wanted)  # type: ignore[arg-type]  # the options have the parameters' names
     if as_json:
         emit([run_document(run) for run in found])

@@ -120,12 +120,13 @@ def _took(attempt: "StepRecord", now_ms: Millis) -> str:
 
 
 def _error(text: str | None) -> str | None:
-    from belay_core.engine.failures import read_failure
+    """Type and message of a stored error; the traceback is left to ``--json``."""
+    from belay_core.cli.documents import payload
 
-    if text is None:
-        return None
-    kind, message = read_failure(text)
-    return _cut(f"{kind}: {message}" if message else kind)
+    value = payload(text)
+    if not isinstance(value, dict) or "type" not in value:
+        return _cut(text)
+    return _cut(f"{value['type']}: {value.get('message', '')}".removesuffix(": "))
 
 
 def _cut(text: str | None) -> str | None:

@@ -1,6 +1,7 @@
 """The workflows that the tests of the command run."""
 
 import asyncio
+import logging
 import os
 import threading
 from dataclasses import dataclass
@@ -23,6 +24,16 @@ async def shout(text: str) -> str:
 
 
 @step(idempotent=True)
+async def chat(text: str) -> None:
+    """Logs what it was given, and an exception that carries it."""
+    logging.getLogger("shop").warning("got %s", text)
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logging.getLogger("shop").exception("and failed")
+
+
+@step(idempotent=True)
 async def spoil(text: str) -> str:
     raise ValueError(text)
 
@@ -38,7 +49,7 @@ async def hold(folder: str) -> int:
     """Says that it has begun, and ends once it may; its answer is the process that did."""
     marks = Path(folder)
     (marks / f"began-{os.getpid()}").touch()
-    while not (marks / "go").exists():  # noqa: ASYNC110  (another process makes the file)
+    while not (marks / "go").exists():
         await asyncio.sleep(0.02)
     return os.getpid()
 
@@ -68,6 +79,11 @@ async def order(ctx: Context, order: Order) -> int:
 @workflow("broken")
 async def broken(ctx: Context, text: str) -> str:
     return await ctx.step(spoil, text)
+
+
+@workflow("chatty")
+async def chatty(ctx: Context, text: str) -> None:
+    await ctx.step(chat, text)
 
 
 @workflow("letter")
@@ -132,7 +148,7 @@ async def stuck(ctx: Context, folder: str) -> None:
     await ctx.step(stick, folder)
 
 
-app = [greet, ping, order, broken, letter, hasty, letters, contract, charges, nap, held, stuck]
+app = [greet, ping, order, broken, chatty, letter, hasty, letters, contract, charges, nap, held, stuck]
 nothing: list[object] = []
 number = 7
 twice = (greet, greet)

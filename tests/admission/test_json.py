@@ -1,0 +1,198 @@
+"""What counts as a JSON value, and that it comes back equal."""
+
+import json as reference
+import math
+from collections import OrderedDict, UserDict
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from belay_core.admission import json
+
+texts = st.text(st.characters(codec="utf-8"))
+scalars = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts
+documents = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=20)
+
+
+def nested(depth, innermost):
+    value = innermost
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@given(documents)
+def test_whatever_is_admitted_comes_back_equal_in_value_and_type(value):
+    assert json.complaint(value) is None
+    text = json.encode(value)
+    again = json.decode(text)
+    assert repr(again) == repr(value)
+    assert json.text_complaint(text) is None
+    assert json.same_json(again, value)
+
+
+@given(documents)
+def test_the_encoding_is_compact_json_as_everybody_writes_it(value):
+    assert json.encode(value) == reference.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+@given(documents, documents)
+def test_the_canonical_form_is_equal_exactly_for_equal_values(one, other):
+    assert (json.canonical(one) == json.canonical(other)) is json.same_json(one, other)
+
+
+@given(documents)
+def test_the_size_is_that_of_the_encoding(value):
+    size = len(json.encode(value).encode())
+    assert json.complaint(value, max_bytes=size) is None
+    assert json.complaint(value, max_bytes=size - 1) == "exceeds the JSON byte limit"
+
+
+@dataclass
+class Point:
+    x: int = 1
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Names(dict):  # type: ignore[type-arg]
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (nested(128, 0), None),
+        (nested(129, 0), "exceeds the maximum JSON depth of 128"),
+        (nested(128, []), None),
+        (nested(129, []), "exceeds the maximum JSON depth of 128"),
+        (nested(5_000, 0), "exceeds the maximum JSON depth of 128"),
+        ([0] * 99_999, None),
+        ([0] * 100_000, "contains more than 100000 JSON values"),
+        ([0] * 100_001, "exceeds the JSON members limit"),
+        ([[0] * 60_000, [0] * 60_000], "exceeds the JSON members limit"),
+        (math.nan, "contains a non-finite number"),
+        ([-math.inf], "contains a non-finite number"),
+        (2**53 - 1, None),
+        (-(2**53), "contains an integer beyond 2^53 - 1"),
+        ("\ud800", "contains unbounded or ill-formed text"),
+        (["\U0001f9d7\0"], None),
+        ({"\udfff": 1}, "contains an unbounded or ill-formed object key"),
+        ({1: 2}, "contains an unbounded or ill-formed object key"),
+        ({None: 2}, "contains an unbounded or ill-formed object key"),
+        ({Text("a"): 2}, "contains an unbounded or ill-formed object key"),
+        (OrderedDict(a=1), "contains a non-plain object"),
+        (Names(a=1), "contains a non-plain object"),
+        (UserDict(a=1), "contains a non-plain object"),
+        ((1, 2), "contains a non-JSON tuple"),
+        ([{1}], "contains a non-JSON set"),
+        (b"x", "contains a non-JSON bytes"),
+        (Decimal(1), "contains a non-JSON Decimal"),
+        (Point(), "contains a non-JSON Point"),
+        (Text("a"), "contains a non-JSON Text"),
+        (print, "contains a non-JSON builtin_function_or_method"),
+    ],
+)
+def test_what_is_no_data_is_refused_by_a_fixed_phrase(value, complaint):
+    assert json.complaint(value) == complaint
+
+
+def test_a_cycle_is_refused_and_a_shared_part_is_not():
+    loop = {}
+    loop["a"] = [loop]
+    assert json.complaint(loop) == "contains a cycle"
+    shared = [1]
+    assert json.complaint([shared, {"a": shared}, shared]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (' {"b" : 1e2,\n"a":12345678901234567890} ', None),
+        ("", "must be non-empty JSON text"),
+        (None, "must be non-empty JSON text"),
+        (b"{}", "must be non-empty JSON text"),
+        ({}, "must be non-empty JSON text"),
+        ("{", "must be valid JSON text"),
+        ("1 2", "must be valid JSON text"),
+        ("NaN", "must be valid JSON text"),
+        ("-Infinity", "must be valid JSON text"),
+        ("\ufeff1", "must be valid JSON text"),
+        ('"\t"', "must be valid JSON text"),
+        ("9" * 5_000, "must be valid JSON text"),
+        ("[" * 5_000 + "]" * 5_000, "must be valid JSON text"),
+        ("[" * 129 + "0" + "]" * 129, "exceeds the maximum JSON depth of 128"),
+        ("1e999", "contains a non-finite number"),
+        ('"\\ud800"', "contains unbounded or ill-formed text"),
+        ('"\ud800"', "contains unbounded or ill-formed text"),
+        ('{"\\udc00":1}', "contains an unbounded or ill-formed object key"),
+        ('"\\ud83e\\uddd7"', None),
+        ('"\\u0000"', None),
+    ],
+)
+def test_a_text_is_kept_only_if_everybody_can_read_it(text, complaint):
+    assert json.text_complaint(text) == complaint
+
+
+def test_with_a_limit_both_the_compact_size_and_that_of_the_text_must_fit():
+    assert json.text_complaint("[ 1 ]", max_bytes=5) is None
+    assert json.text_complaint("[ 1 ]", max_bytes=4) == "exceeds the JSON byte limit"
+    assert json.text_complaint('"\\u0041"', max_bytes=8) is None
+    assert json.text_complaint("1e2", max_bytes=4) == "exceeds the JSON byte limit"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NaN", "contains a non-finite number"),
+        ("[1e999]", "contains a non-finite number"),
+        ("secret", "must be valid JSON text"),
+        ("[" * 5_000, "must be valid JSON text"),
+        ("9" * 5_000, "must be valid JSON text"),
+        ('{"a":1,"a":2}', "contains the same object key twice"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused_without_repeating_it(text, said):
+    with pytest.raises(json.JsonRefused, match=said) as refused:
+        json.decode(text, unique_keys=True)
+    assert (refused.value.__context__, refused.value.__cause__) == (None, None)
+
+
+def test_a_member_given_twice_counts_once_unless_people_wrote_it():
+    assert json.decode('{"a":1,"a":2}') == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": [1, {"b": 2}], "c": 3}, {"c": 3.0, "a": [1.0, {"b": 2}]}, True),
+        (True, 1, False),
+        (0, False, False),
+        (None, False, False),
+        (-0.0, 0, True),
+        ([1, 2], [2, 1], False),
+        ([1], [1, 1], False),
+        ({"a": None}, {}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ([], {}, False),
+        ("1", 1, False),
+        ("é", "e\u0301", False),
+    ],
+)
+def test_equality_is_that_of_json(one, other, same):
+    assert json.same_json(one, other) is same
+    assert (json.canonical(one) == json.canonical(other)) is same
+
+
+@settings(deadline=None, max_examples=20)
+@given(documents)
+def test_checking_a_value_leaves_it_as_it_was(value):
+    before = repr(value)
+    json.complaint(value)
+    json.canonical(value)
+    assert repr(value) == before

@@ -1,0 +1,144 @@
+"""Opening and closing: what is given is understood, what was opened is closed."""
+
+import asyncio
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+
+from belay_core import commands
+from belay_core.errors import DriverNotFound
+from belay_core.ids import RunId
+from belay_core.moments import SystemClock
+from belay_core.stores import find_migrations, open_stores
+from belay_drivers.postgres import open_postgres
+from belay_drivers.sqlite import open_sqlite
+
+START = commands.Start(RunId("r"), "w", "1", "1")
+
+
+def pragmas(stores, *names, engine="write"):
+    async def read():
+        made = getattr(stores.runs._database._engines, engine)
+        async with made.connect() as connection:
+            return [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one() for name in names]
+
+    return read()
+
+
+@pytest.mark.parametrize("url", [":memory:", "sqlite://", "sqlite:///:memory:", "sqlite+aiosqlite://"])
+async def test_every_spelling_of_memory_opens_a_database_of_its_own(url):
+    async with open_sqlite(url) as one, open_sqlite(url) as other:
+        await one.engine.start(START)
+        assert await one.engine.find_run(RunId("r")) is not None
+        assert await other.engine.find_run(RunId("r")) is None
+
+
+@pytest.mark.parametrize("spelled", ["{path}", "sqlite:///{path}", "sqlite+aiosqlite:///{path}"])
+async def test_every_spelling_of_a_file_opens_the_file(tmp_path, spelled):
+    path = tmp_path / "a file?.db" if spelled == "{path}" else tmp_path / "belay.db"
+    async with open_sqlite(spelled.format(path=path)) as stores:
+        await stores.engine.start(START)
+    assert path.exists()
+    async with open_sqlite(path) as stores:
+        assert await stores.engine.find_run(RunId("r")) is not None
+
+
+async def test_a_relative_url_names_a_file_beside_the_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with open_sqlite("sqlite:///here.db"):
+        assert Path("here.db").exists()
+
+
+async def test_drivers_are_found_by_the_scheme_of_the_url(belay_postgres):
+    async with open_stores("sqlite://") as stores:
+        await stores.engine.start(START)
+    for url in (belay_postgres.url, belay_postgres.url.replace("postgresql", "postgresql+asyncpg")):
+        async with open_stores(url) as stores:
+            await stores.engine.start(START)
+    for url in ("mysql://user:secret@host/db", "belay.db"):
+        for find in (open_stores, find_migrations):
+            with pytest.raises(DriverNotFound, match="installed: postgresql, sqlite") as failure:
+                find(url)
+            assert "secret" not in str(failure.value)
+
+
+async def test_a_file_is_kept_as_durably_as_sqlite_can(tmp_path):
+    async with open_sqlite(tmp_path / "belay.db") as stores:
+        for engine in ("write", "read"):
+            names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            assert await pragmas(stores, *names, engine=engine) == ["wal", 2, 1, 5_000]
+
+
+async def test_memory_checks_foreign_keys_too():
+    async with open_sqlite(":memory:") as stores:
+        assert await pragmas(stores, "foreign_keys") == [1]
+
+
+async def test_postgres_sessions_say_who_they_are_and_cannot_hang(belay_postgres):
+    wanted = {
+        "application_name": "belay",
+        "jit": "off",
+        "statement_timeout": "5s",
+        "idle_in_transaction_session_timeout": "1min",
+        "default_transaction_isolation": "read committed",
+    }
+    async with open_postgres(belay_postgres.url) as stores:
+
+        def read(tx):
+            return {name: tx.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
+
+        assert await stores.runs._database.read(read) == wanted
+        assert await stores.runs._database.write(read) == wanted
+
+
+async def test_nothing_is_left_open_when_the_block_is_left(belay_each_store):
+    before = set(threading.enumerate())
+    async with belay_each_store as stores:
+        await asyncio.gather(*(stores.engine.find_run(RunId("r")) for _ in range(20)))
+        await stores.engine.start(START)
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(2)
+        assert not thread.is_alive(), thread
+
+
+async def test_what_goes_wrong_in_the_block_goes_on(belay_each_store):
+    with pytest.raises(KeyError):
+        async with belay_each_store:
+            raise KeyError
+    assert belay_each_store._open == []
+
+
+@pytest.mark.parametrize("path", ["/nowhere/belay.db", "sqlite:////nowhere/belay.db"])
+async def test_a_file_that_cannot_be_opened_is_told_in_one_error(path):
+    with pytest.raises(Exception, match="io") as failure:
+        async with open_sqlite(path):
+            pass
+    assert "nowhere" not in str(failure.value)
+
+
+async def test_a_server_that_is_not_there_is_told_in_one_error_without_the_password():
+    with pytest.raises(Exception, match="io") as failure:
+        async with open_postgres("postgresql://user:secret@127.0.0.1:1/db"):
+            pass
+    assert "secret" not in repr(failure.value) + repr(failure.value.__cause__) + repr(failure.value.__context__)
+
+
+async def test_without_a_clock_the_stores_follow_the_databases(belay_postgres):
+    async with open_postgres(belay_postgres.url) as stores:
+        await stores.engine.start(START)
+        [acquired] = await stores.engine.acquire(
+            commands.Acquire(lease_owner := type_owner("n"), ("w",), 1)
+        )
+        assert acquired.lease.owner == lease_owner
+        await stores.engine.renew(commands.Renew((acquired.lease,)))
+        assert abs(stores.clock.now() - SystemClock().now()) < 2_000
+        assert stores.clock.settled()
+
+
+def type_owner(nonce):
+    from belay_core.records.owner import OwnerId
+
+    return OwnerId("h", 1, nonce)
