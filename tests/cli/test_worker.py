@@ -110,8 +110,8 @@ def test_what_a_worker_logs_does_nothing_to_a_terminal(cli: Cli, worker: Begin):
     running.send(signal.SIGTERM)
     err = running.ended().err
     assert "WARNING shop: got <U+001B>[2J<U+000A>fake: line <U+202E>\n" in err
-    assert "ValueError: <U+001B>[2J\n" in err
-    assert "Traceback (most recent call last):\n" in err
+    assert "\n| Traceback (most recent call last):\n" in err
+    assert "\n| ValueError: <U+001B>[2J\n| fake: line <U+202E>\n" in err
     assert all(visible(line) == line for line in err.split("\n"))
 
 

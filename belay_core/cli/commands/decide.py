@@ -148,7 +148,7 @@ def _document(answer: "DecideOutcome", wish: _Wish, asked: "ApprovalRecord | Non
     """The outcome, and what it is about; ``decision`` is the one that stands, where one does."""
     document: dict[str, JsonValue] = {
         "run_id": wish.run,
-        "outcome": _OUTCOMES[type(answer)],
+        "outcome": OUTCOMES[type(answer)],
         "gate": None if asked is None else asked.gate,
         "approval_id": None if asked is None else asked.approval_id,
         "subject_text": None if asked is None else asked.subject,
@@ -171,7 +171,7 @@ def _verb(wish: _Wish) -> str:
     return "approve" if wish.edited is None else "approve the edited form of"
 
 
-_OUTCOMES = {
+OUTCOMES = {
     Decided: "decided",
     AlreadyDecided: "already_decided",
     SubjectChanged: "subject_changed",

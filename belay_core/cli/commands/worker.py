@@ -109,10 +109,10 @@ def _log_visibly() -> None:
 
 
 class _Visible(logging.Formatter):
-    """Messages and tracebacks may hold stored text, so they hide nothing and break no line."""
+    """Messages and tracebacks may hold stored text: they hide nothing, and no line of them passes for another event."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
         return visible(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  (the library's name)
-        return "\n".join(map(visible, super().formatException(ei).splitlines()))
+        return "\n".join(f"| {visible(line)}" for line in super().formatException(ei).splitlines())

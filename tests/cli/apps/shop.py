@@ -28,7 +28,7 @@ async def chat(text: str) -> None:
     """Logs what it was given, and an exception that carries it."""
     logging.getLogger("shop").warning("got %s", text)
     try:
-        raise ValueError(text)
+        await spoil.fn(text)
     except ValueError:
         logging.getLogger("shop").exception("and failed")
 
