@@ -49,3 +49,13 @@ class SystemClock(Clock):
     async def sleep(self, seconds: float) -> None:
         """Sleep on the running event loop."""
         await asyncio.sleep(seconds)
+
+
+async def event_or_time(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Come back when the event is set or the clock has moved on by ``seconds``, whichever is first."""
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()

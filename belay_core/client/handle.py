@@ -1,11 +1,11 @@
 """A run in the hand of whoever started it."""
 
-import asyncio
 from typing import Generic, TypeVar
 
 from belay_core.engine.failures import read_failure
 from belay_core.errors import RunCancelled, RunFailed, RunNotFoundError
 from belay_core.ids import RunId
+from belay_core.moments import event_or_time
 from belay_core.records.run import RunStatus, is_terminal_run_status
 from belay_core.records.workflow_run import RunRecord
 from belay_core.stores.bundle import Stores
@@ -50,9 +50,4 @@ async def ended(stores: Stores, run_id: RunId) -> RunRecord:
                 raise RunNotFoundError(f"run_id: there is no run {run_id}")
             if is_terminal_run_status(run.status):
                 return run
-            waits = [asyncio.ensure_future(woken.wait()), asyncio.ensure_future(stores.clock.sleep(POLL))]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waits:
-                    each.cancel()
+            await event_or_time(woken, stores.clock, POLL)

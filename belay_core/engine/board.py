@@ -6,12 +6,11 @@ has done what it does upon the last: so a replay takes the branches the first pl
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from belay_core.moments import Clock, Millis
+from belay_core.moments import Clock, Millis, event_or_time
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.scope import Scope
 
@@ -144,7 +143,7 @@ class Board:
             elif not (rest := self._rest()):
                 return
             else:
-                await self._first(self.changed.wait(), partial(self._pause, rest))
+                await self._pause(rest)
 
     def waits_now(self) -> list[Waiting]:
         """What the open calls wait for."""
@@ -168,10 +167,9 @@ class Board:
         while (left := self._unsettled()) is not None:
             if left > 0:
                 self.changed.clear()
-                await self._first(self.changed.wait(), partial(self._clock.sleep, left / 1000))
+                await event_or_time(self.changed, self._clock, left / 1000)
             else:
-                await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
-                self._turn += 1
+                await self._next_turn()
 
     def _unsettled(self) -> float | None:
         """Milliseconds until the scopes may count as settled: 0 for a turn of the loop, None where they are."""
@@ -198,20 +196,16 @@ class Board:
         return max(max(left, default=0.0), 0.0) / 1000
 
     async def _pause(self, seconds: float) -> None:
+        """Wait for something to happen here, at most so long."""
         if self._quiet_ms:
-            await self._clock.sleep(seconds)
+            await event_or_time(self.changed, self._clock, seconds)
             return
         for _ in range(_TURNS):
-            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
-            self._turn += 1
+            await self._next_turn()
 
-    async def _first(self, one: Awaitable[object], other: Callable[[], Awaitable[object]]) -> None:
-        tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+    async def _next_turn(self) -> None:
+        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+        self._turn += 1
 
     def _touch(self, scope: Scope) -> None:
         self._busy[scope] = (self._clock.elapsed(), self._turn)

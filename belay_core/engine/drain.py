@@ -16,6 +16,7 @@ from belay_core.engine.services import Services
 from belay_core.engine.unwinding import unwind
 from belay_core.errors import ValueRefused
 from belay_core.limits import TAKEOVERS_WITHOUT_PROGRESS
+from belay_core.moments import event_or_time
 from belay_core.records.owner import Lease
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.context import Context
@@ -171,12 +172,7 @@ class Drain:
             linger = 0.0 if self._leaving else self._services.settings.linger
             if linger:
                 board.changed.clear()
-                waits = [asyncio.ensure_future(board.changed.wait()), asyncio.ensure_future(clock.sleep(linger))]
-                try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for each in waits:
-                        each.cancel()
+                await event_or_time(board.changed, clock, linger)
             if board.moves == moves:
                 return
 

@@ -12,6 +12,7 @@ from belay_core.engine.holding import Holding
 from belay_core.engine.leasing import LeaseKeeper, keep
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError
+from belay_core.moments import event_or_time
 from belay_core.outcomes.engine import Acquired
 from belay_core.ownership.identity import is_gone, this_process
 from belay_core.records.owner import OwnerId
@@ -93,19 +94,7 @@ class Host:
                 except StoreError as error:
                     _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
                     wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.chance.draw()))
-                await self._rest(wait)
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait for a wake-up, for room, or for the next look."""
-        waits = [
-            asyncio.ensure_future(self._freed.wait()),
-            asyncio.ensure_future(self._stores.clock.sleep(seconds)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+                await event_or_time(self._freed, self._stores.clock, wait)
 
     async def _let_go(self) -> None:
         for drain in self._drains.values():

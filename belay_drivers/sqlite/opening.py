@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, StaticPool, event, make_url
+from sqlalchemy import URL, Connection, StaticPool, event, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from belay_core.ids import IdSource, Uuid7Ids
@@ -133,7 +133,7 @@ def _in_file(path: str) -> _Opened:
 
 def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
     engine = create_async_engine(
-        f"sqlite+aiosqlite:///{path}",
+        URL.create("sqlite+aiosqlite", database=path),
         hide_parameters=True,
         # The driver must not begin transactions by itself: it begins them deferred, and one that reads first
         # and writes later fails at once when another process has written meanwhile.

@@ -10,7 +10,7 @@ import pytest
 
 from belay_core.cli import printing
 from belay_core.cli.visible import visible
-from tests.cli.commanding import Cli, Ended, at_terminal
+from tests.cli.commanding import Cli, Ended, at_terminal, shell
 
 CLI = Path(printing.__file__).parent
 OBEYED = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
@@ -117,6 +117,13 @@ def test_json_gives_stored_text_back_unchanged(cli: Cli):
     run_id = hostile_run(cli)
     assert cli.json("approvals", run_id)[0]["subject"] == HOSTILE
     assert cli.json("show", run_id)["run"]["run_id"] == run_id
+
+
+def test_a_terminal_of_few_characters_ends_no_command_half_way(cli: Cli):
+    cli.start("greet", "Zoë 日本", run_id="r1")
+    ended = shell("show", "r1", env={"PYTHONIOENCODING": "ascii"})
+    assert (ended.code, ended.err) == (0, "")
+    assert 'input     "Zo\\xeb \\u65e5\\u672c"' in ended.out
 
 
 def test_an_exception_with_hostile_text_is_shown_harmlessly(cli: Cli):

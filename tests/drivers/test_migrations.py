@@ -76,6 +76,7 @@ async def test_migrating_says_what_it_did_and_does_nothing_twice(place):
         assert stores.lease == LeaseTimes(1_000, 30_000, 10_000)
 
 
+@pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'")
 async def test_the_schema_is_what_statements_believe_it_to_be(place):
     await place.migrate()
     found = sa.MetaData()

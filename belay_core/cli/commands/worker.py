@@ -16,6 +16,7 @@ from belay_core.cli.failing import DONE
 from belay_core.cli.printing import emit, say
 from belay_core.cli.visible import visible
 from belay_core.errors import InvalidInput
+from belay_core.moments import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _STEP_THREADS: Final = "belay-step"
 _MOST_GRACE: Final = 86_400.0
+_IDLE_ENDS_WITHIN: Final = 1_000.0
 
 
 @click.command()
@@ -81,9 +83,11 @@ def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool
 
 def _leave(*, as_json: bool) -> None:
     """Say that the worker has left; end the process here if steps are still running in threads."""
+    clock = SystemClock()
+    until = clock.elapsed() + _IDLE_ENDS_WITHIN
     for thread in _step_threads():
-        # An idle thread ends at once now that its pool is shut down.
-        thread.join(0.1)
+        # An idle thread ends by itself, now that its pool is shut down.
+        thread.join(max(0.0, until - clock.elapsed()) / 1000)
     running = len(_step_threads())
     line = f"worker {os.getpid()} has left" + (f"; steps still running in threads: {running}" if running else "")
     _tell("left", line, {"pid": os.getpid(), "threads_running": running}, as_json=as_json)

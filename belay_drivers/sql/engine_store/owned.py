@@ -1,5 +1,7 @@
 """Keeping a lease and recording what was done under it."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, bindparam, select, update
 
 from belay_core import commands
@@ -34,6 +36,12 @@ class Owning(OwnedRole):
         return await self._guard("record", self._record(command))
 
     async def _renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
+        leases = tuple(dict.fromkeys(command.leases))
+        answers = await self._renew_each(commands.Renew(leases))
+        known = dict(zip(leases, answers, strict=True))
+        return tuple(known[lease] for lease in command.leases)
+
+    async def _renew_each(self, command: commands.Renew) -> Sequence[outcomes.RenewOutcome]:
         now_ms = self._now()
         hot = self._parts.hot
         if hot is None:
@@ -42,15 +50,17 @@ class Owning(OwnedRole):
         if isinstance(sent, Unknown):
             # Renewing twice is renewing.
             return await self._parts.database.write(lambda tx: _renewed_one_by_one(tx, command, now_ms))
-        held: dict[int, outcomes.RenewOutcome] = {
-            row["place"]: outcomes.Renewed(row["ready_at"], row["cancel_requested_at"]) for row in sent.value
-        }
-        if len(held) < len(command.leases):
-            lost = [lease for place, lease in enumerate(command.leases) if place not in held]
-            gone = await self._parts.database.read(lambda tx: [_lost(tx, lease) for lease in lost])
-            rest = iter(gone)
-            return tuple(held[place] if place in held else next(rest) for place in range(len(command.leases)))
-        return tuple(held[place] for place in range(len(command.leases)))
+        held = {row["place"]: row for row in sent.value}
+        lost = [lease for place, lease in enumerate(command.leases) if place not in held]
+        gone: dict[Lease, outcomes.RenewOutcome] = {}
+        if lost:
+            gone = await self._parts.database.read(lambda tx: {lease: _lost(tx, lease) for lease in lost})
+        return [
+            outcomes.Renewed(held[place]["ready_at"], held[place]["cancel_requested_at"])
+            if place in held
+            else gone[lease]
+            for place, lease in enumerate(command.leases)
+        ]
 
     async def _record(self, command: commands.Record) -> outcomes.RecordOutcome:
         hot = self._parts.hot

@@ -1,0 +1,141 @@
+"""No write to what belongs to a run without the lock of its row."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+import belay_drivers
+from belay_core import commands
+from belay_core.ids import RunId
+from belay_core.records.attempt import Attempt, FinishAttempt
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.records.step_record import StepKind, StepState
+
+ROOT = Path(belay_drivers.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+CHILDREN = {"attempts", "approvals", "journal"}
+WRITERS = {"insert", "update", "delete", "insert_if_absent", "insert_or_replace"}
+MAY_WRITE = {"sql/children.py"}
+MAKES_PROOF = {"sql/fences.py"}
+WRITES_CHILD = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) belay_(attempts|approvals|journal)\b")
+LOCKS_RUN = re.compile(r"^\s*(UPDATE|INSERT INTO) belay_runs\b|FROM belay_runs\b.*FOR NO KEY UPDATE", re.DOTALL)
+
+
+def calls(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+            yield name, [arg.id for arg in node.args if isinstance(arg, ast.Name)]
+
+
+def test_child_rows_are_written_in_one_module_alone():
+    writing = {
+        path.relative_to(ROOT).as_posix()
+        for path in MODULES
+        for name, arguments in calls(path)
+        if name in WRITERS and CHILDREN & set(arguments)
+    }
+    assert writing == MAY_WRITE
+
+
+def test_statements_in_plain_sql_fence_in_the_same_statement():
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)] if isinstance(node, ast.JoinedStr) else [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+            sql = "".join(texts)
+            if WRITES_CHILD.search(sql):
+                before = sql[: WRITES_CHILD.search(sql).start()]
+                assert re.search(r"UPDATE belay_runs\b", before), path
+
+
+def test_the_proof_of_a_lock_is_made_in_one_module_alone():
+    making = {path.relative_to(ROOT).as_posix() for path in MODULES for name, _ in calls(path) if name == "Held"}
+    assert making == MAKES_PROOF
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_nobody_asks_which_database_it_is(path):
+    if path.name != "dialect.py":
+        assert not re.search(r"dialect\.name|\.name\s*==\s*.(sqlite|postgres)", path.read_text())
+
+
+class Trace:
+    """What each transaction sent, in order."""
+
+    def __init__(self, stores):
+        self.transactions = defaultdict(list)
+        self._number = defaultdict(int)
+        self._open = set()
+        engines = stores.runs._database._engines
+        for engine in {engines.write, engines.read, engines.lone} - {None}:
+            target = engine.sync_engine
+            event.listen(target, "before_cursor_execute", self._sent)
+            event.listen(target, "begin", self._began, insert=True)
+
+    def _began(self, connection):
+        self._number[id(connection)] += 1
+
+    def _sent(self, connection, _cursor, statement, *_rest):
+        self.transactions[id(connection), self._number[id(connection)]].append(statement)
+
+
+async def everything(kit):
+    """Every command that writes, at least once."""
+    engine = kit.engine
+    lease = await kit.own(idempotency_key="k")
+    await kit.record(lease, kit.step("a#1"))
+    await kit.record(lease, kit.step("b#1"), kit.step("c#1", StepState.RUNNING))
+    await kit.renew(lease)
+    await engine.sleep(commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP)))
+    for number in range(4):
+        await kit.ask(lease, f"g#{number}", f"ap-{number}", lapse_at_ms=kit.now + 5 if number == 1 else None)
+    await kit.decide("ap-0")
+    kit.clock.advance(10)
+    await engine.lapse(commands.Lapse(lease, "ap-1", kit.gate("g#1", StepState.SUCCEEDED)))
+    await engine.withdraw(commands.Withdraw(lease, kit.gate("g#2", StepState.CANCELLED)))
+    await kit.record(lease, kit.step("o#1", StepState.ORPHANED, recorded=None))
+    await engine.resolve(commands.Resolve(RunId("run-1"), commands.Retry(), "ada", "o#1"))
+    await kit.park(lease, "timer", wake_at_ms=kit.now, seen_ms=(await kit.renew(lease)).news_ms)
+    await engine.wake(commands.Wake())
+    [taken] = await kit.acquire()
+    await engine.cancel(commands.Cancel(RunId("run-1")))
+    await kit.settle(taken.lease, RunStatus.CANCELLED, seen_ms=(await kit.renew(taken.lease)).news_ms, notes=("1",))
+    runs, owner, bare = kit.stores.runs, OwnerId("h", 1, "n"), RunId("bare")
+    await runs.create(bare, "{}")
+    await runs.claim_and_own(bare, RunSnapshot(RunStatus.PENDING), owner, kit.now)
+    await kit.stores.attempts.put(Attempt(bare, "d", 1, "running", 1, {}), owner)
+    await kit.stores.attempts.finish(FinishAttempt(bare, "d", 1, "completed", 2), owner)
+    await runs.transition_owned(bare, owner, RunStatus.COMPLETED)
+
+
+async def test_every_transaction_locks_the_run_before_it_writes_what_belongs_to_it(kit):
+    trace = Trace(kit.stores)
+    await everything(kit)
+    writing = 0
+    for statements in trace.transactions.values():
+        locked = False
+        for statement in statements:
+            locked = locked or LOCKS_RUN.search(statement) is not None or "WITH held AS" in statement or "), taken AS" in statement
+            if kit.stores.runs._database.dialect.name == "sqlite":
+                locked = locked or "FROM belay_runs" in statement
+            if WRITES_CHILD.search(statement):
+                writing += 1
+                assert locked, statements
+    assert writing > 20
+
+
+async def test_every_write_on_sqlite_begins_by_taking_the_write_lock(belay_sqlite_file, make_kit):
+    async with belay_sqlite_file as stores:
+        trace = Trace(stores)
+        await everything(make_kit(stores))
+        begun = [statements for statements in trace.transactions.values() if statements]
+        for statements in begun:
+            writes = [statement for statement in statements if re.match(r"\s*(INSERT|UPDATE|DELETE)", statement)]
+            if writes:
+                assert statements[0] == "BEGIN IMMEDIATE"
+        assert any(statements[0] == "BEGIN" for statements in begun)
