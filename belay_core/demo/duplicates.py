@@ -21,7 +21,7 @@ def find_duplicates(paths: Iterable[Path]) -> dict[Path, Path]:
     for path in sorted(set(paths)):
         try:
             keys = read_invoice(path).document_keys
-        except UnreadableInvoice:
+        except (UnreadableInvoice, OSError):
             continue
         first = next((firsts[key] for key in keys if key in firsts), None)
         if first is not None:

@@ -123,6 +123,11 @@ def post(ledger: Path, step_key: str, entry: Entry) -> int:
         return cursor.lastrowid or 0
 
 
+def postings(ledger: Path) -> tuple[Posting, ...]:
+    """Everything that was posted, in order."""
+    return _select(ledger, "ORDER BY posting", ())
+
+
 def find(ledger: Path, step_key: str) -> tuple[Posting, ...]:
     """The postings made under a step key: none or one, and two where something went wrong."""
     return _select(ledger, "WHERE step_key = ? ORDER BY posting", (step_key,))

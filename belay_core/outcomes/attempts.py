@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from belay_core.outcomes.runs import FenceLost, NotFound
+from belay_core.outcomes.runs import FenceLost, NotFound, Updated
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,12 @@ class StateChanged:
     """The attempt is no longer in progress; its first end stands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """The values that were given are stored; the others stay."""
+
+
 PutResult: TypeAlias = Inserted | Upserted | ExistingSame | Conflict | FenceLost | RunNotFound
 FinishResult: TypeAlias = Finished | FenceLost | NotFound | StateChanged
+HeartbeatResult: TypeAlias = Updated | FenceLost | NotFound | StateChanged
+PatchResult: TypeAlias = Patched | FenceLost | NotFound

@@ -78,8 +78,50 @@ class Terminal:
     status: RunStatus
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The run is reserved; the claimant and this moment together are the token of the claim."""
+
+    claimed_at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessUnconfirmed:
+    """The evidence does not prove that this owner is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLost:
+    """The claim is not, or no longer, the run's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The claim is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A claim whose claimant is gone was cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFresh:
+    """The claim is not old enough to be recovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimChanged:
+    """Another claim, or none, stands where the stale one stood."""
+
+
 ClaimLoss: TypeAlias = NotFound | AlreadyClaimed | HeartbeatFresh | SnapshotChanged
 ClaimAndOwnOutcome: TypeAlias = Activated | EvidenceRequired | ClaimLoss
+ClaimOutcome: TypeAlias = Claimed | ClaimLoss
+StealOutcome: TypeAlias = Claimed | LivenessUnconfirmed | ClaimLoss
+ActivateOutcome: TypeAlias = Activated | ClaimLost | SnapshotChanged
+AbandonClaimOutcome: TypeAlias = Abandoned | ClaimLost
+RecoverClaimOutcome: TypeAlias = Recovered | NotFound | ClaimFresh | ClaimChanged | LivenessUnconfirmed
 HeartbeatOutcome: TypeAlias = Updated | FenceLost | NotFound
 TransitionOutcome: TypeAlias = Transitioned | FenceLost | NotFound | GuardFailed
 RequestCancelOutcome: TypeAlias = CancelRequested | AlreadyRequested | NotFound | Terminal

@@ -58,3 +58,13 @@ class FinishAttempt:
     error: "JsonValue | Absent" = ABSENT
     outcome: "JsonValue | Absent" = ABSENT
     meta: "JsonValue | Absent" = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPatch:
+    """Values to store beside an attempt, whatever its state; what is absent keeps its stored value."""
+
+    checkpoint: "JsonValue | Absent" = ABSENT
+    error: "JsonValue | Absent" = ABSENT
+    outcome: "JsonValue | Absent" = ABSENT
+    meta: "JsonValue | Absent" = ABSENT

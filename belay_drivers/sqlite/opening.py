@@ -1,6 +1,7 @@
 """Opening SQLite: one writer and a few readers over a file, or one connection over a database in memory."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -131,7 +132,18 @@ def _in_file(path: str) -> _Opened:
     return _Opened(Engines(writer, readers), asyncio.Lock(), None)
 
 
+def _quieten() -> None:
+    """Keep payloads out of logs: at DEBUG the driver writes down every statement with its parameters.
+
+    Whoever sets a level on its logger has chosen to see them.
+    """
+    logger = logging.getLogger("aiosqlite")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
 def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
+    _quieten()
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=path),
         hide_parameters=True,

@@ -48,7 +48,16 @@ def test_length_is_counted_as_everybody_else_counts_it(text, units):
 
 @pytest.mark.parametrize(
     ("value", "safe"),
-    [(0, True), (2**53 - 1, True), (2**53, False), (-1, False), (True, False), (1.0, False), ("1", False), (None, False)],
+    [
+        (0, True),
+        (2**53 - 1, True),
+        (2**53, False),
+        (-1, False),
+        (True, False),
+        (1.0, False),
+        ("1", False),
+        (None, False),
+    ],
 )
 def test_a_safe_number_is_whole_and_read_alike_everywhere(value, safe):
     assert is_safe(value) is safe

@@ -120,10 +120,10 @@ def test_json_gives_stored_text_back_unchanged(cli: Cli):
 
 
 def test_a_terminal_of_few_characters_ends_no_command_half_way(cli: Cli):
-    cli.start("greet", "Zoë 日本", run_id="r1")
-    ended = shell("show", "r1", env={"PYTHONIOENCODING": "ascii"})
+    cli.start("greet", "日本", run_id="r1")
+    ended = shell("show", "r1", env={"PYTHONIOENCODING": "latin-1"})
     assert (ended.code, ended.err) == (0, "")
-    assert 'input     "Zo\\xeb \\u65e5\\u672c"' in ended.out
+    assert 'input     "\\u65e5\\u672c"' in ended.out
 
 
 def test_an_exception_with_hostile_text_is_shown_harmlessly(cli: Cli):

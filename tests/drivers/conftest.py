@@ -72,10 +72,10 @@ class Kit:
     def gate(self, key: str = "editor#1", state: StepState = StepState.WAITING, **more: Any) -> StepRecord:
         return self.step(key, state, **{"kind": StepKind.GATE, "outcome": None, **more})
 
-    def asked(self, run_id: str = "run-1", key: str = "editor#1", approval: str = "ap-1", **more: Any) -> ApprovalRecord:
-        return ApprovalRecord(
-            ApprovalId(approval), RunId(run_id), key, "editor", SUBJECT, DIGEST, self.now, **more
-        )
+    def asked(
+        self, run_id: str = "run-1", key: str = "editor#1", approval: str = "ap-1", **more: Any
+    ) -> ApprovalRecord:
+        return ApprovalRecord(ApprovalId(approval), RunId(run_id), key, "editor", SUBJECT, DIGEST, self.now, **more)
 
     async def ask(self, lease: Lease, key: str = "editor#1", approval: str = "ap-1", **more: Any) -> Any:
         asked = self.asked(lease.run_id, key, approval, **more)

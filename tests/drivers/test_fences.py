@@ -46,7 +46,17 @@ def test_child_rows_are_written_in_one_module_alone():
 def test_statements_in_plain_sql_fence_in_the_same_statement():
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
-            texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)] if isinstance(node, ast.JoinedStr) else [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+            texts = (
+                [
+                    part.value
+                    for part in ast.walk(node)
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                ]
+                if isinstance(node, ast.JoinedStr)
+                else [node.value]
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+                else []
+            )
             sql = "".join(texts)
             if WRITES_CHILD.search(sql):
                 before = sql[: WRITES_CHILD.search(sql).start()]
@@ -120,7 +130,12 @@ async def test_every_transaction_locks_the_run_before_it_writes_what_belongs_to_
     for statements in trace.transactions.values():
         locked = False
         for statement in statements:
-            locked = locked or LOCKS_RUN.search(statement) is not None or "WITH held AS" in statement or "), taken AS" in statement
+            locked = (
+                locked
+                or LOCKS_RUN.search(statement) is not None
+                or "WITH held AS" in statement
+                or "), taken AS" in statement
+            )
             if kit.stores.runs._database.dialect.name == "sqlite":
                 locked = locked or "FROM belay_runs" in statement
             if WRITES_CHILD.search(statement):
@@ -129,13 +144,29 @@ async def test_every_transaction_locks_the_run_before_it_writes_what_belongs_to_
     assert writing > 20
 
 
-async def test_every_write_on_sqlite_begins_by_taking_the_write_lock(belay_sqlite_file, make_kit):
-    async with belay_sqlite_file as stores:
-        trace = Trace(stores)
+async def test_every_write_on_sqlite_stands_between_taking_the_write_lock_and_its_commit(belay_each_sqlite, make_kit):
+    async with belay_each_sqlite as stores:
+        sent: list[str] = []
+        async with stores.runs._database._engines.write.connect() as connection:
+            driver = (await connection.get_raw_connection()).driver_connection
+            await connection.rollback()
+            await driver.set_trace_callback(sent.append)
         await everything(make_kit(stores))
-        begun = [statements for statements in trace.transactions.values() if statements]
-        for statements in begun:
-            writes = [statement for statement in statements if re.match(r"\s*(INSERT|UPDATE|DELETE)", statement)]
-            if writes:
-                assert statements[0] == "BEGIN IMMEDIATE"
-        assert any(statements[0] == "BEGIN" for statements in begun)
+        await driver.set_trace_callback(None)
+    inside, writes = False, 0
+    for statement in sent:
+        verb = statement.split()[0]
+        if verb == "BEGIN":
+            assert (statement, inside) == ("BEGIN IMMEDIATE", False)
+            inside = True
+        elif verb in {"COMMIT", "ROLLBACK"}:
+            inside = False
+        else:
+            assert inside, statement
+            writes += verb in {"INSERT", "UPDATE"}
+    assert writes > 40
+
+
+@pytest.fixture(params=["belay_stores", "belay_sqlite_file"])
+def belay_each_sqlite(request):
+    return request.getfixturevalue(request.param)

@@ -144,9 +144,18 @@ class History:
     async def ask(self):
         lease, attempt = self.lease(), self.attempt(StepKind.GATE, StepState.WAITING)
         attempt = StepRecord(**{**fields_of(attempt), "attempt": 1})
-        taken = {a.approval_id for h in await self.twins.both("history", commands.History((lease.run_id,))) for a in h.approvals}
+        taken = {
+            a.approval_id
+            for h in await self.twins.both("history", commands.History((lease.run_id,)))
+            for a in h.approvals
+        }
         approval = self.approval(lease, attempt)
-        present = {a.step_key for h in await self.twins.both("history", commands.History((lease.run_id,))) for a in h.attempts if a.attempt == 1}
+        present = {
+            a.step_key
+            for h in await self.twins.both("history", commands.History((lease.run_id,)))
+            for a in h.attempts
+            if a.attempt == 1
+        }
         if approval.approval_id in taken and attempt.step_key not in present:
             return
         await self.twins.both("ask", commands.Ask(lease, attempt, approval))
@@ -166,7 +175,8 @@ class History:
         ready = self.luck.choice((None, None, self.twins.now, self.twins.now + 800))
         notes = ('{"n":1}',) * self.luck.randrange(2)
         await self.twins.both(
-            "park", commands.Park(lease, self.waiting(), self.luck.choice((None, "1")), ready, self.seen_by(lease), notes)
+            "park",
+            commands.Park(lease, self.waiting(), self.luck.choice((None, "1")), ready, self.seen_by(lease), notes),
         )
 
     async def settle(self):
@@ -211,9 +221,7 @@ async def twins(belay_postgres):
     clocks = [ManualClock(), ManualClock()]
     async with AsyncExitStack() as stack:
         small = await stack.enter_async_context(open_sqlite(":memory:", clock=clocks[0], ids=SequentialIds()))
-        large = await stack.enter_async_context(
-            open_postgres(belay_postgres.url, clock=clocks[1], ids=SequentialIds())
-        )
+        large = await stack.enter_async_context(open_postgres(belay_postgres.url, clock=clocks[1], ids=SequentialIds()))
         yield Twins([small, large], clocks)
 
 

@@ -129,9 +129,7 @@ async def test_a_server_that_is_not_there_is_told_in_one_error_without_the_passw
 async def test_without_a_clock_the_stores_follow_the_databases(belay_postgres):
     async with open_postgres(belay_postgres.url) as stores:
         await stores.engine.start(START)
-        [acquired] = await stores.engine.acquire(
-            commands.Acquire(lease_owner := type_owner("n"), ("w",), 1)
-        )
+        [acquired] = await stores.engine.acquire(commands.Acquire(lease_owner := type_owner("n"), ("w",), 1))
         assert acquired.lease.owner == lease_owner
         await stores.engine.renew(commands.Renew((acquired.lease,)))
         assert abs(stores.clock.now() - SystemClock().now()) < 2_000

@@ -94,7 +94,12 @@ async def test_every_owned_write_keeps_the_lease_also_one_that_conflicts(kit, co
     lease = await kit.own()
     await kit.record(lease, kit.step())
     kit.clock.advance(20_000)
-    again = kit.step("a#1"), kit.step(outcome="9" if conflict else '{"n":1}', started_at_ms=kit.now - 20_000, finished_at_ms=kit.now - 20_000)
+    again = (
+        kit.step("a#1"),
+        kit.step(
+            outcome="9" if conflict else '{"n":1}', started_at_ms=kit.now - 20_000, finished_at_ms=kit.now - 20_000
+        ),
+    )
     assert await kit.record(lease, *again) == (Conflict() if conflict else DONE)
     assert (await kit.run()).heartbeat_at_ms == kit.now
     kit.clock.advance(20_000)

@@ -60,7 +60,9 @@ async def test_a_created_run_reads_back_with_nothing_but_its_state(runs):
     assert await runs.get(R) == bare
 
 
-@pytest.mark.parametrize("state", [' {"b":1,\n "a" : 1.0e2} ', '"\\u0000"', "[12345678901234567890123]", '{"a":1,"a":2}'])
+@pytest.mark.parametrize(
+    "state", [' {"b":1,\n "a" : 1.0e2} ', '"\\u0000"', "[12345678901234567890123]", '{"a":1,"a":2}']
+)
 async def test_the_state_is_kept_to_the_byte(runs, state):
     await runs.create(R, state)
     assert (await runs.get(R)).state_json == state
@@ -218,7 +220,9 @@ async def test_a_deleted_run_and_a_reserved_one_are_told_before_evidence_is_aske
     assert await runs.claim_and_own(R, PENDING, B, 0) == NotFound()
 
 
-@pytest.mark.parametrize(("now", "answer"), [(29_999, HeartbeatFresh()), (30_000, HeartbeatFresh()), (30_001, Activated())])
+@pytest.mark.parametrize(
+    ("now", "answer"), [(29_999, HeartbeatFresh()), (30_000, HeartbeatFresh()), (30_001, Activated())]
+)
 @pytest.mark.parametrize("taker", [A, B, C])
 async def test_exactly_thirty_seconds_old_is_fresh_also_for_the_owner_itself(kit, runs, now, answer, taker):
     await own(runs)
@@ -239,7 +243,9 @@ async def test_evidence_that_does_not_fit_is_none(kit, runs):
         LivenessEvidence(A, now, "cross-host-unreachable-stale"),
     ):
         assert await runs.claim_and_own(R, read, B, now, proof) == EvidenceRequired()
-    assert await runs.claim_and_own(R, read, C, now, LivenessEvidence(A, now, "same-host-pid-dead")) == EvidenceRequired()
+    assert (
+        await runs.claim_and_own(R, read, C, now, LivenessEvidence(A, now, "same-host-pid-dead")) == EvidenceRequired()
+    )
     assert (await runs.get(R)).owner == A
     assert await runs.claim_and_own(R, read, C, now, LivenessEvidence(A, now, "lease-expired")) == Activated()
     assert await runs.heartbeat(R, A, now) == FenceLost()
@@ -470,7 +476,9 @@ async def test_a_lease_of_the_engine_is_fenced_by_the_contract_too(kit, runs):
     assert await runs.transition_owned(R, lease.owner, RunStatus.RUNNING, "1") == Transitioned()
     assert type(await kit.record(lease, kit.step())).__name__ == "Recorded"
     kit.clock.set(30_001)
-    taken = await runs.claim_and_own(R, await runs.get(R), B, 30_001, LivenessEvidence(lease.owner, 30_001, "lease-expired"))
+    taken = await runs.claim_and_own(
+        R, await runs.get(R), B, 30_001, LivenessEvidence(lease.owner, 30_001, "lease-expired")
+    )
     assert taken == Activated()
     assert await kit.record(lease, kit.step("b#1")) == FenceLost()
     assert (await kit.run()).epoch == 2

@@ -1,0 +1,170 @@
+"""What fails says what kind of failure it was, and repeats nothing of what it was given."""
+
+import logging
+import traceback
+from types import SimpleNamespace
+
+import pytest
+
+from belay_core import commands
+from belay_core.errors import BelayError, DatabaseError
+from belay_core.ids import RunId
+from belay_core.records.attempt import Attempt, FinishAttempt
+from belay_core.records.owner import Lease, OwnerId
+from belay_core.records.run import CreateOptions, RunSnapshot, RunStatus
+from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import ApprovalRecord, Waiting
+
+CANARY = "tweet-tweet-4711"
+TEXT = f'"{CANARY}"'
+
+
+def step(state=StepState.SUCCEEDED, **more):
+    given = {"input_digest": CANARY, "outcome": TEXT, "error": TEXT, "meta": TEXT, **more}
+    return StepRecord(
+        step_key=f"{CANARY}#1",
+        attempt=1,
+        step=CANARY,
+        kind=StepKind.STEP,
+        state=state,
+        idempotent=True,
+        started_at_ms=1,
+        **given,
+    )
+
+
+def approval(run_id, **more):
+    given = {"approval_id": CANARY, "gate": CANARY, "subject": TEXT, "subject_digest": CANARY, **more}
+    return ApprovalRecord(run_id=run_id, step_key=f"{CANARY}#1", asked_at_ms=1, **given)
+
+
+def calls(kit, lease):
+    """One call of every operation, with the canary in every text it takes."""
+    engine, runs, attempts = kit.engine, kit.stores.runs, kit.stores.attempts
+    run_id, owner = RunId(CANARY), OwnerId(CANARY, 1, CANARY)
+    stranger = Lease(run_id, owner, 1)
+    return {
+        "start": lambda: engine.start(commands.Start(run_id, CANARY, CANARY, TEXT, CANARY, 0, None, CANARY)),
+        "acquire": lambda: engine.acquire(commands.Acquire(owner, (CANARY,), 1, (owner,))),
+        "wake": lambda: engine.wake(commands.Wake()),
+        "renew": lambda: engine.renew(commands.Renew((stranger, lease))),
+        "record": lambda: engine.record(commands.Record(lease, (step(),))),
+        "record several": lambda: engine.record(commands.Record(lease, (step(), step(input_digest="other")))),
+        "ask": lambda: engine.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id))),
+        "sleep": lambda: engine.sleep(commands.Sleep(lease, step(StepState.WAITING))),
+        "withdraw": lambda: engine.withdraw(commands.Withdraw(lease, step())),
+        "lapse": lambda: engine.lapse(commands.Lapse(lease, CANARY, step())),
+        "park": lambda: engine.park(commands.Park(lease, Waiting(CANARY, CANARY), TEXT, notes=(TEXT,))),
+        "settle": lambda: engine.settle(commands.Settle(lease, RunStatus.FAILED, TEXT, TEXT, notes=(TEXT,))),
+        "decide": lambda: engine.decide(commands.Decide(CANARY, "approved", CANARY, CANARY, CANARY, TEXT, CANARY)),
+        "cancel": lambda: engine.cancel(commands.Cancel(lease.run_id, CANARY)),
+        "resolve": lambda: engine.resolve(commands.Resolve(lease.run_id, commands.Happened(TEXT), CANARY, CANARY)),
+        "history": lambda: engine.history(commands.History((run_id,))),
+        "find_run": lambda: engine.find_run(run_id),
+        "list_runs": lambda: engine.list_runs(commands.ListRuns(CANARY, waiting_reason=CANARY, before=run_id)),
+        "list_approvals": lambda: engine.list_approvals(commands.ListApprovals(run_id)),
+        "find_approval": lambda: engine.find_approval(CANARY),
+        "journal": lambda: engine.journal(run_id),
+        "running_owners": lambda: engine.running_owners(CANARY),
+        "create": lambda: runs.create(run_id, TEXT, CreateOptions(run_id, CANARY, 1)),
+        "get": lambda: runs.get(run_id),
+        "claim_and_own": lambda: runs.claim_and_own(run_id, RunSnapshot(RunStatus.PENDING), owner, 0),
+        "heartbeat": lambda: runs.heartbeat(run_id, owner, 0),
+        "transition_owned": lambda: runs.transition_owned(run_id, owner, RunStatus.FAILED, TEXT),
+        "put": lambda: attempts.put(Attempt(run_id, CANARY, 1, CANARY, 1, CANARY), owner),
+        "get attempt": lambda: attempts.get(Attempt(run_id, CANARY, 1, CANARY, 1, CANARY)),
+        "finish": lambda: attempts.finish(FinishAttempt(run_id, CANARY, 1, CANARY, 1), owner),
+    }
+
+
+NOTHING = SimpleNamespace(engine=None, stores=SimpleNamespace(runs=None, attempts=None))
+NAMES = sorted(calls(NOTHING, Lease(RunId("r"), OwnerId("h", 1, "n"), 1)))
+
+
+def told(error):
+    """Everything a handler of this error could print, without looking into frames."""
+    seen = [*traceback.format_exception(error)]
+    link = error
+    while link is not None:
+        seen += [str(link), repr(link), *(repr(argument) for argument in link.args), repr(vars(link))]
+        cause = getattr(link, "cause", None)
+        if cause is not None:
+            seen += [repr(dict(cause)), *(repr(value) for value in cause.values())]
+        link = link.__cause__ or link.__context__
+    return "".join(seen)
+
+
+async def failing(call, caplog):
+    with caplog.at_level(logging.DEBUG), pytest.raises(BelayError) as failure:
+        await call()
+    text = told(failure.value) + caplog.text
+    assert CANARY not in text
+    for word in ("SELECT", "INSERT", "UPDATE", "belay_broken", "sqlalche.me", "sqlite3.", "DETAIL"):
+        assert word not in text, word
+    return failure.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_broken_schema_is_told_without_a_word_of_what_was_sent(kit, raw, caplog, name):
+    lease = await kit.own()
+    await raw(
+        kit.stores,
+        "ALTER TABLE belay_runs RENAME TO belay_broken",
+        "ALTER TABLE belay_attempts RENAME TO belay_broken_attempts",
+        "ALTER TABLE belay_approvals RENAME TO belay_broken_approvals",
+        "ALTER TABLE belay_journal RENAME TO belay_broken_journal",
+    )
+    error = await failing(calls(kit, lease)[name], caplog)
+    assert error.code == "persistence_failed"
+    assert isinstance(error.cause["cause"], DatabaseError)
+
+
+async def test_a_broken_rule_of_the_schema_is_a_constraint_and_keeps_the_value_to_itself(kit, caplog):
+    lease = await kit.own("run-1")
+    other = await kit.own("run-2")
+    await kit.engine.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id)))
+    again = commands.Ask(other, step(StepState.WAITING), approval(other.run_id))
+    error = await failing(lambda: kit.engine.ask(again), caplog)
+    assert (error.code, error.cause["category"]) == ("constraint", "constraint")
+    assert await kit.attempts("run-2") == {}
+    assert type(await kit.record(other, kit.step())).__name__ == "Recorded"
+
+
+@pytest.mark.parametrize("text", [f"{CANARY}\ud800", f"{CANARY}\0"])
+@pytest.mark.parametrize("name", ["by", "reason", "edited"])
+async def test_a_text_a_database_refuses_is_not_repeated(kit, caplog, text, name):
+    lease = await kit.own()
+    await kit.ask(lease)
+    try:
+        answer = await kit.decide(**{name: text})
+    except BelayError as error:
+        assert CANARY not in told(error) + caplog.text
+        assert (await kit.engine.find_approval("ap-1")).decision is None
+    else:
+        assert type(answer).__name__ == "Decided"
+
+
+async def test_a_number_too_large_is_an_error_without_it(kit, caplog):
+    huge = 2**63 + 4_711
+    for call in (
+        lambda: kit.start(run_at_ms=huge),
+        lambda: kit.start(priority=huge),
+    ):
+        error = await failing(call, caplog)
+        assert "4711" not in told(error).replace("tweet-tweet-4711", "")
+    assert await kit.engine.find_run(RunId("run-1")) is None
+
+
+async def test_a_cut_connection_is_told_without_its_address_or_password(belay_postgres, make_kit, caplog, monkeypatch):
+    async with belay_postgres as stores:
+        kit = make_kit(stores)
+        lease = await kit.own()
+        for engine in (stores.runs._database._engines.write,):
+            await engine.dispose()
+
+            async def refuse(*_arguments, **_more):
+                raise ConnectionRefusedError(f"host {CANARY} refused password {CANARY}")
+
+            monkeypatch.setattr("asyncpg.connect", refuse)
+        error = await failing(calls(kit, lease)["record"], caplog)
+        assert error.cause["category"] == "io"
