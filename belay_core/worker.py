@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -73,15 +73,26 @@ class Worker:
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self) -> None:
-        """Work until SIGTERM or SIGINT, then leave in good order."""
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Work until SIGTERM or SIGINT, then leave in good order; the second one ends the grace.
+
+        ``ready`` is called once the signals are listened to.
+        """
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
+
+        def signalled() -> None:
+            if stop.is_set():
+                self.host.end_grace()
+            stop.set()
+
         async with AsyncExitStack() as stack:
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, stop.set)
+                loop.add_signal_handler(number, signalled)
                 stack.callback(loop.remove_signal_handler, number)
             await stack.enter_async_context(self)
+            if ready is not None:
+                ready()
             stopped = asyncio.ensure_future(stop.wait())
             stack.callback(stopped.cancel)
             assert self._working is not None, "a worker without background cannot run by itself"  # noqa: S101

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from belay_core import commands
+from belay_core.client.admitting import admitted_limit, admitted_run
 from belay_core.client.deciding import Deciding
 from belay_core.client.explaining import Explanation, explain
 from belay_core.client.handle import RunHandle
@@ -29,7 +30,6 @@ from belay_core.workflows.values import Untyped, codec_for, codec_of
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-_MOST_LISTED = 1_000
 _PRIORITIES = 2**31
 
 
@@ -113,9 +113,9 @@ class Client(Deciding):
 
     async def get(self, run: str | RunHandle[Any]) -> RunRecord:
         """The run as it stands, with its payloads. Raises ``RunNotFoundError``."""
-        found = await self._stores.engine.find_run(_run_id(run))
+        found = await self._stores.engine.find_run(admitted_run(run))
         if found is None:
-            raise RunNotFoundError(f"run_id: there is no run {_run_id(run)}")
+            raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
         return found
 
     async def list(
@@ -127,15 +127,24 @@ class Client(Deciding):
         limit: int = 100,
         before: str | None = None,
     ) -> tuple[RunSummary, ...]:
-        """A page of runs without payloads, the newest first; ``before`` is the last run id of the page before."""
+        """A page of runs without payloads, the newest first; ``before`` is the last run id of the page before.
+
+        Raises ``RunNotFoundError`` where there is no such run.
+        """
         try:
             wanted = None if status is None else RunStatus(status)
         except ValueError:
             raise InvalidInput("status", f"must be one of {', '.join(RunStatus)}") from None
-        if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
-            raise InvalidInput("limit", f"must be a whole number from 1 to {_MOST_LISTED}")
-        after = None if before is None else RunId(before)
-        return await self._stores.engine.list_runs(commands.ListRuns(workflow, wanted, waiting_for, limit, after))
+        command = commands.ListRuns(
+            workflow=None if workflow is None else admitted_name("workflow", workflow),
+            status=wanted,
+            waiting_reason=None if waiting_for is None else admitted_name("waiting_for", waiting_for),
+            limit=admitted_limit(limit),
+            before=None if before is None else admitted_run(before, "before"),
+        )
+        if command.before is not None:
+            await self.get(command.before)
+        return await self._stores.engine.list_runs(command)
 
     async def result(self, run: str | RunHandle[Out], *, of: Any = None) -> Any:
         """Wait for the end of a run, and give its result: typed by its handle or by ``of``, else plain JSON."""
@@ -146,14 +155,14 @@ class Client(Deciding):
 
     async def history(self, run: str | RunHandle[Any]) -> RunHistory:
         """The run with its attempts and approvals. Raises ``RunNotFoundError``."""
-        found = await self._stores.engine.history(commands.History((_run_id(run),)))
+        found = await self._stores.engine.history(commands.History((admitted_run(run),)))
         if not found:
-            raise RunNotFoundError(f"run_id: there is no run {_run_id(run)}")
+            raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
         return found[0]
 
     async def journal(self, run: str | RunHandle[Any]) -> tuple[JournalEntry, ...]:
         """What happened to the run, in order."""
-        return await self._stores.engine.journal(_run_id(run))
+        return await self._stores.engine.journal(admitted_run(run))
 
     async def explain(self, run: str | RunHandle[Any]) -> Explanation:
         """Why the run stands where it stands, and what gets it going. Raises ``RunNotFoundError``."""
@@ -165,8 +174,8 @@ class Client(Deciding):
         The request survives crash and takeover; the run ends ``cancelled`` once its running steps have ended.
         """
         who = by or self.approver
-        answer = await self._stores.engine.cancel(commands.Cancel(_run_id(run), who and admitted_name("by", who)))
-        self._stores.wakes.poke(_run_id(run), ready=True)
+        answer = await self._stores.engine.cancel(commands.Cancel(admitted_run(run), who and admitted_name("by", who)))
+        self._stores.wakes.poke(admitted_run(run), ready=True)
         return answer
 
     async def resolve(
@@ -181,7 +190,7 @@ class Client(Deciding):
 
         Raises ``InvalidTransitionError`` where nothing waits for such a word, and ``RunNotFoundError``.
         """
-        command = commands.Resolve(_run_id(run), resolution, self._identity(by), step_key)
+        command = commands.Resolve(admitted_run(run), resolution, self._identity(by), step_key)
         answer = await self._stores.engine.resolve(command)
         match answer:
             case Resolved():
@@ -196,10 +205,6 @@ class Client(Deciding):
     def happened(result: object, *, of: Any = None) -> commands.Happened:
         """The word that an orphaned step did take place, with this result."""
         return commands.Happened(codec_of(result, of).encode(result))
-
-
-def _run_id(run: str | RunHandle[Any]) -> RunId:
-    return run.run_id if isinstance(run, RunHandle) else RunId(admitted_name("run", run))
 
 
 def _priority(value: object) -> int:

@@ -3,9 +3,9 @@
 from typing import Any, Literal
 
 from belay_core import commands
+from belay_core.client.admitting import admitted_limit, admitted_run
 from belay_core.client.handle import RunHandle
 from belay_core.errors import InvalidInput, InvalidTransitionError
-from belay_core.ids import RunId
 from belay_core.outcomes.engine import Decided, DecideOutcome
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.bundle import Stores
@@ -28,8 +28,8 @@ class Deciding:
         self, run: str | RunHandle[Any] | None = None, *, limit: int = 100
     ) -> tuple[ApprovalRecord, ...]:
         """What waits for a decision, the oldest first, of one run or of all."""
-        run_id = None if run is None else RunId(run.run_id if isinstance(run, RunHandle) else run)
-        return await self._stores.engine.list_approvals(commands.ListApprovals(run_id, limit))
+        run_id = None if run is None else admitted_run(run)
+        return await self._stores.engine.list_approvals(commands.ListApprovals(run_id, admitted_limit(limit)))
 
     async def approve(
         self,
@@ -99,7 +99,7 @@ class Deciding:
         return answer
 
     async def _pending(self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None) -> ApprovalRecord:
-        run_id = run.run_id if isinstance(run, RunHandle) else run
+        run_id = admitted_run(run)
         waiting = [
             each
             for each in await self.approvals(run_id)

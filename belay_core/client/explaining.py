@@ -1,11 +1,12 @@
 """Why a run stands where it stands, since when, and what gets it going again."""
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from belay_core.admission import json
 from belay_core.commands import RunHistory
-from belay_core.engine.failures import read_failure
+from belay_core.engine.failures import read_facts, read_failure
 from belay_core.moments import Millis
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepRecord, StepState
@@ -62,16 +63,16 @@ def _pending(run: RunSummary, now: Millis) -> tuple[str, Millis, tuple[str, ...]
     if run.workflow is None:
         return "it has no workflow, so no worker takes it", run.created_at_ms, ()
     if run.ready_at_ms is not None and run.ready_at_ms > now:
-        return f"it is to start at {at(run.ready_at_ms)}", run.created_at_ms, (f"belay cancel {run.run_id}",)
+        return f"it is to start at {at(run.ready_at_ms)}", run.created_at_ms, (_command("cancel", run.run_id),)
     because = f"no worker that knows the workflow {run.workflow} has taken it yet"
-    return because, run.created_at_ms, ("belay worker --app MODULE:ATTRIBUTE", f"belay cancel {run.run_id}")
+    return because, run.created_at_ms, ("belay worker --app MODULE:ATTRIBUTE", _command("cancel", run.run_id))
 
 
 def _running(run: RunSummary, now: Millis, lease: LeaseTimes) -> tuple[str, Millis, tuple[str, ...]]:
     heard = run.heartbeat_at_ms or run.created_at_ms
     owner = "nobody" if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
     if now - heard <= lease.stale_after_ms:
-        return f"{owner} works on it", run.started_at_ms or run.created_at_ms, (f"belay cancel {run.run_id}",)
+        return f"{owner} works on it", run.started_at_ms or run.created_at_ms, (_command("cancel", run.run_id),)
     because = f"{owner} was last heard of at {at(heard)}; any worker takes it over"
     return because, heard, ("belay worker --app MODULE:ATTRIBUTE",)
 
@@ -91,7 +92,7 @@ def _suspended(history: RunHistory) -> tuple[str, Millis, tuple[str, ...]]:
         case "timer" | "backoff":
             what = "it sleeps" if reason == "timer" else "a step failed and is tried again"
             wake = run.waiting.wake_at_ms if run.waiting else None
-            return f"{what} until {at(wake)}", since, (f"belay cancel {run.run_id}",)
+            return f"{what} until {at(wake)}", since, (_command("cancel", run.run_id),)
         case _:
             return "its worker left; any other takes it", since, ("belay worker --app MODULE:ATTRIBUTE",)
 
@@ -102,23 +103,30 @@ def _approval(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[st
     if not asked:
         return "it was decided, and the next worker goes on with it", since, ("belay worker --app MODULE:ATTRIBUTE",)
     gates = ", ".join(each.gate for each in asked)
-    ways = tuple(f"belay {verb} {run_id} --gate {each.gate}" for each in asked for verb in ("approve", "reject"))
+    ways = tuple(_command(verb, run_id, "--gate", each.gate) for each in asked for verb in ("approve", "reject"))
     return f"it waits for somebody to decide at {gates}", min(each.asked_at_ms for each in asked), ways
 
 
 def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str, ...]]:
     run = history.run
-    request = json.decode(run.waiting_request) if run.waiting_request else None
-    facts = request if isinstance(request, dict) else {}
+    facts = read_facts(run.waiting_request)
     why, detail, step = facts.get("why", "unknown"), facts.get("detail", ""), facts.get("step")
     about = f" at {step}" if step else ""
-    command = f"belay resolve {run.run_id}"
-    ways: tuple[str, ...] = (f"{command} --retry", f"{command} --give-up")
-    orphans = [each for each in history.attempts if _unresolved(each)]
+    ways: tuple[str, ...] = tuple(_command("resolve", run.run_id, word) for word in ("--retry", "--give-up"))
+    orphans = [each for each in _last_attempts(history) if _unresolved(each)]
     if orphans:
-        command = f"{command} --step '{orphans[0].step_key}'"
-        ways = (f"{command} --happened RESULT", f"{command} --retry", f"belay resolve {run.run_id} --give-up")
+        about_it = _command("resolve", run.run_id, "--step", orphans[0].step_key)
+        ways = (f"{about_it} --happened RESULT", f"{about_it} --retry", _command("resolve", run.run_id, "--give-up"))
     return f"it needs an operator's word ({why}{about}): {detail}", since, ways
+
+
+def _last_attempts(history: RunHistory) -> Iterable[StepRecord]:
+    return {each.step_key: each for each in history.attempts}.values()
+
+
+def _command(*words: str) -> str:
+    """A command to copy into a shell: ids and names come from anywhere, and must not become commands there."""
+    return shlex.join(("belay", *words))
 
 
 def _unresolved(attempt: StepRecord) -> bool:

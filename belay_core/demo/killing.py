@@ -49,8 +49,8 @@ class Kill:
 class Killer:
     """Kills workers one at a time: the next one once all of the last one's runs have been taken over.
 
-    Documents come in portions, one before each kill and one after the last, so that there is always one left to be
-    killed over, however short the work is.
+    Documents come in portions: the next one once what a kill had hit is in other hands. So there is always work left
+    for the next kill, however short it is.
     """
 
     def __init__(self, crew: Crew, client: Client, watch: Watch, clock: Clock, documents: int) -> None:
@@ -66,13 +66,8 @@ class Killer:
     @property
     def allowed(self) -> int:
         """How many documents may have been started by now."""
-        portions = min(len(self.kills) + self._missed, self._wanted) + 1
+        portions = min(sum(map(self._is_over, self.kills)) + self._missed, self._wanted) + 1
         return -(-self._documents * portions // (self._wanted + 1))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing of it is under way."""
-        return not self.kills or self.kills[-1].is_over
 
     def skip(self) -> None:
         """The portion was done before there was anybody to kill: the next one may come."""
@@ -82,7 +77,7 @@ class Killer:
         """Kill a worker if it is time and one is at work; the kill, where it hit a run."""
         running = await self._watch.running()
         self._see_takeovers(running)
-        if len(self.kills) >= self._wanted or not self._may_go_on():
+        if len(self.kills) >= self._wanted or not all(map(self._is_over, self.kills)):
             return None
         victim = await self._victim(running)
         return None if victim is None else await self._kill(victim)
@@ -91,13 +86,14 @@ class Killer:
         """Take in what was seen of all runs: one may have been taken over and let go between two looks."""
         self._see_takeovers([run for run in self._watch.runs.values() if run is not None])
 
-    def _may_go_on(self) -> bool:
-        return self.is_over or self._clock.elapsed() - self.kills[-1].hits[0].at > _PATIENCE
+    def _is_over(self, kill: Kill) -> bool:
+        """Whether all that it hit is in other hands, or that takes too long to wait for."""
+        return kill.is_over or self._clock.elapsed() - kill.hits[0].at > _PATIENCE
 
     def _see_takeovers(self, runs: Sequence[RunSummary]) -> None:
-        seen = {run.run_id: run for run in runs}
+        seen: dict[str, RunSummary] = {run.run_id: run for run in runs}
         for hit in (hit for kill in self.kills for hit in kill.hits if hit.resumed_after is None):
-            run = seen.get(hit.run_id)  # type: ignore[call-overload]  # run ids are text
+            run = seen.get(hit.run_id)
             if run is not None and run.epoch > hit.epoch:
                 hit.resumed_after = self._clock.elapsed() - hit.at
                 hit.resumed_by = None if run.owner is None else run.owner.pid

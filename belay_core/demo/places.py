@@ -47,6 +47,12 @@ class Places:
         return self.folder / "workers.log"
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether the database is only there for the process that opens it."""
+        scheme, _, path = self.url.partition("://")
+        return scheme.partition("+")[0] == "sqlite" and path.removeprefix("/").partition("?")[0] in ("", ":memory:")
+
+    @property
     def names_secret(self) -> bool:
         """Whether the URL holds a password, which is then not shown."""
         return urlsplit(self.url).password is not None

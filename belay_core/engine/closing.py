@@ -1,10 +1,10 @@
 """Letting a run go, in one write: settled, parked, sent to review, released (kernel 12, 15, 18 and 21)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from belay_core import commands
-from belay_core.admission import json
 from belay_core.engine.failures import failure
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.play import Play, Review
@@ -15,8 +15,8 @@ from belay_core.moments import Millis
 from belay_core.outcomes.attempts import RunNotFound
 from belay_core.outcomes.engine import News, ParkOutcome, SettleOutcome
 from belay_core.outcomes.runs import FenceLost
-from belay_core.records.attempt import JsonValue
 from belay_core.records.run import RunStatus, TerminalRunStatus
+from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.definition import Definition
 
@@ -39,6 +39,7 @@ class Closing:
         orphan = next((each for each in unreached if is_orphan(each)), None)
         notes = tuple(play.notes)
         if orphan is not None:
+            await self._orphaned(orphan)
             review = Review("orphan", orphan.step_key, "it was never reached again, and nobody knows how it ended")
             return await self.park_for_review(review, notes)
         try:
@@ -48,6 +49,11 @@ class Closing:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (whatever an author raises is data)
             return await self._settle(RunStatus.FAILED, notes, error=failure(error))
         return await self._settle(RunStatus.COMPLETED, notes, result=result)
+
+    async def _orphaned(self, attempt: StepRecord) -> None:
+        """Nobody reaches the attempt any more: close it, so that an operator can say how it ended."""
+        if attempt.state is not StepState.ORPHANED:
+            await self._holding.record(replace(attempt, state=StepState.ORPHANED, finished_at_ms=self._services.now()))
 
     async def cancelled(self, notes: tuple[str, ...]) -> str | None:
         """Somebody asked the run to stop, and it has."""
@@ -106,9 +112,3 @@ class Closing:
             case _:
                 self._services.stores.wakes.poke(self._holding.lease.run_id)
                 return word
-
-
-def request_facts(text: str | None) -> dict[str, JsonValue]:
-    """What a suspended run's request says, for those who explain it."""
-    value = json.decode(text) if text else None
-    return value if isinstance(value, dict) else {}

@@ -29,10 +29,17 @@ def message_of(error: BaseException) -> str:
 
 def read_failure(text: str | None) -> tuple[str, str]:
     """Type and message of a stored failure."""
-    value = json.decode(text) if text else None
-    if not isinstance(value, dict):
-        return "Unknown", ""
-    return str(value.get("type", "Unknown")), str(value.get("message", ""))
+    facts = read_facts(text)
+    return str(facts.get("type", "Unknown")), str(facts.get("message", ""))
+
+
+def read_facts(text: str | None) -> dict[str, JsonValue]:
+    """The members of a stored object; none where the text is missing, torn or something else."""
+    try:
+        value = json.decode(text) if text else None
+    except json.JsonRefused:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _traceback(error: BaseException) -> str:

@@ -34,6 +34,7 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._leaving = asyncio.Event()
+        self._grace_over = asyncio.Event()
         self._looked_for_dead = float("-inf")
         self.keeper = LeaseKeeper(self._stores, self.holdings)
 
@@ -64,6 +65,10 @@ class Host:
         """Take no further run, and let go of those in hand as soon as their running steps have ended."""
         self._leaving.set()
         self._freed.set()
+
+    def end_grace(self) -> None:
+        """Wait no longer for running steps."""
+        self._grace_over.set()
 
     async def take(self) -> int:
         """Take what is due, as far as there is room; how many runs were taken."""
@@ -99,10 +104,12 @@ class Host:
     async def _let_go(self) -> None:
         for drain in self._drains.values():
             drain.leave()
-        over = asyncio.ensure_future(self._stores.clock.sleep(self._services.settings.grace.total_seconds()))
+        grace = asyncio.ensure_future(
+            event_or_time(self._grace_over, self._stores.clock, self._services.settings.grace.total_seconds())
+        )
         done = asyncio.ensure_future(self.finish_all())
-        await asyncio.wait({over, done}, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
+        await asyncio.wait({grace, done}, return_when=asyncio.FIRST_COMPLETED)
+        grace.cancel()
         for drain in self._drains.values():
             drain.end_grace()
         await done

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from belay_core import limits
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
-from belay_core.stores.bundle import LeaseTimes, Stores
+from belay_core.stores.bundle import Stores
 from belay_core.stores.opening import Migrations
 from belay_drivers.postgres.clock import FollowingClock
 from belay_drivers.postgres.dialect import DIALECT
@@ -41,14 +41,19 @@ async def open_postgres(url: str, *, clock: Clock | None = None, ids: IdSource |
         alone = engine.execution_options(isolation_level="AUTOCOMMIT")
         database = Database(Engines(engine, alone, alone), DIALECT)
         times = await database.read(lambda tx: verify(tx, _LADDER))
-        following = None if clock is not None else await _followed(database, times)
+        if clock is not None:
+            yield assembled(database, clock=clock, ids=ids or Uuid7Ids(), lease=times, hot=PostgresHotPaths())
+            return
+        following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
+        await following.refresh()
         yield assembled(
             database,
-            clock=clock or following or SystemClock(),
+            clock=following.clock,
             ids=ids or Uuid7Ids(),
             lease=times,
-            hot=PostgresHotPaths(following),
-            trusts_stale=_always if following is None else following.settled,
+            hot=PostgresHotPaths(following.clock),
+            refresh=following.refresh,
+            trusts_stale=following.clock.settled,
         )
     finally:
         await engine.dispose()
@@ -91,22 +96,24 @@ class PostgresMigrations(Migrations):
 MIGRATIONS: Final = PostgresMigrations()
 
 
-async def _followed(database: Database, times: LeaseTimes) -> FollowingClock:
-    clock = FollowingClock(stale_after_ms=times.stale_after_ms)
+class _Following:
+    """Asks the database for the time where nothing else has done so lately."""
 
-    def sample(tx: Connection) -> None:
+    def __init__(self, database: Database, clock: FollowingClock) -> None:
+        self.clock = clock
+        self._database = database
+
+    async def refresh(self) -> None:
+        """Sample the clock, if the last sample is old."""
+        if self.clock.is_due():
+            await self._database.read(self._sample)
+
+    def _sample(self, tx: Connection) -> None:
         # Twice: the first answer on a connection carries the cost of preparing the statement.
         for _ in range(2):
-            asked = clock.elapsed()
+            asked = self.clock.elapsed()
             moment = float(tx.execute(_TIME).scalar_one())
-            clock.learn(asked, clock.elapsed(), moment)
-
-    await database.read(sample)
-    return clock
-
-
-def _always() -> bool:
-    return True
+            self.clock.learn(asked, self.clock.elapsed(), moment)
 
 
 def _engine(url: str) -> AsyncEngine:

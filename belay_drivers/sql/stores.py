@@ -1,6 +1,7 @@
 """The stores of one database, put together."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypedDict, Unpack
 
 from belay_core.ids import IdSource
 from belay_core.moments import Clock
@@ -15,14 +16,21 @@ from belay_drivers.sql.run_store import SqlRunStore
 from belay_drivers.sql.sequences import Sequences
 
 
+class Beside(TypedDict, total=False):
+    """What a driver may add (``Parts`` says what each is)."""
+
+    hot: HotPaths
+    refresh: Callable[[], Awaitable[None]]
+    trusts_stale: Callable[[], bool]
+
+
 def assembled(
     database: Database,
     *,
     clock: Clock,
     ids: IdSource,
     lease: LeaseTimes,
-    hot: HotPaths | None = None,
-    trusts_stale: Callable[[], bool] = lambda: True,
+    **more: Unpack[Beside],
 ) -> Stores:
     """The stores over a database that is open and has its schema."""
     wakes = Wakes()
@@ -34,8 +42,7 @@ def assembled(
         wakes=wakes,
         sequences=Sequences(),
         children=Children(database.dialect),
-        hot=hot,
-        trusts_stale=trusts_stale,
+        **more,
     )
     return Stores(
         runs=SqlRunStore(database, clock),

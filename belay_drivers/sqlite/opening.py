@@ -3,19 +3,22 @@
 import asyncio
 import logging
 import os
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, StaticPool, event, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from belay_core.errors import DatabaseError
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.opening import Migrations
 from belay_drivers.sql.database import Database, Engines
+from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.migrating import apply, is_empty, ladder, printed, verify
 from belay_drivers.sql.stores import assembled
 from belay_drivers.sqlite.dialect import DIALECT
@@ -24,6 +27,7 @@ READERS: Final = 4
 BUSY_TIMEOUT: Final = 5.0
 """Seconds a statement waits for another process's write."""
 _MEMORY: Final = ":memory:"
+_PRAGMAS: Final = ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY")
 _LADDER: Final = ladder("belay_drivers.sqlite")
 
 
@@ -88,6 +92,7 @@ class _Files:
     """The engines over one database, and the stores' way to it."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._opened = _in_memory() if path == _MEMORY else _in_file(path)
         self.database = Database(
             self._opened.engines,
@@ -99,6 +104,7 @@ class _Files:
 
     async def made_ready(self, clock: Clock) -> LeaseTimes:
         """Give an empty database its schema, check any other, and answer its lease times."""
+        await self._reach()
         now_ms = reading(clock)
 
         def prepare(tx: Connection) -> LeaseTimes:
@@ -110,14 +116,35 @@ class _Files:
 
     async def migrated(self, clock: Clock) -> list[tuple[int, str]]:
         """Apply what is missing."""
+        await self._reach()
         now_ms = reading(clock)
         return await self.database.write(lambda tx: apply(tx, _LADDER, now_ms))
+
+    async def _reach(self) -> None:
+        """Find out whether there is a database to open, without a connection of the driver's.
+
+        One that fails to connect leaves a thread behind, which outlives the event loop it reports to.
+        """
+        if self._path != _MEMORY:
+            failure = await asyncio.to_thread(_unreachable, self._path)
+            if failure is not None:
+                raise failure
 
     async def close(self) -> None:
         """Close every connection."""
         await self._opened.engines.write.dispose()
         if self._opened.engines.read is not self._opened.engines.write:
             await self._opened.engines.read.dispose()
+
+
+def _unreachable(path: str) -> DatabaseError | None:
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT)) as connection:
+            connection.execute("PRAGMA schema_version").fetchall()
+    except sqlite3.Error as error:
+        failure = DIALECT.explain(error) or Failure("unknown")
+        return None if failure.again else failure.error()
+    return None
 
 
 def _in_memory() -> _Opened:
@@ -162,8 +189,13 @@ def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
 
 
 def _prepared(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY"):
-        cursor.execute(f"PRAGMA {pragma}")
-        cursor.fetchall()
-    cursor.close()
+    try:
+        cursor = connection.cursor()
+        for pragma in _PRAGMAS:
+            cursor.execute(f"PRAGMA {pragma}")
+            cursor.fetchall()
+        cursor.close()
+    except BaseException:
+        # The pool does not know it yet, so nobody else would close it.
+        connection.close()
+        raise

@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -131,28 +132,35 @@ async def test_a_broken_rule_of_the_schema_is_a_constraint_and_keeps_the_value_t
 
 
 @pytest.mark.parametrize("text", [f"{CANARY}\ud800", f"{CANARY}\0"])
-@pytest.mark.parametrize("name", ["by", "reason", "edited"])
-async def test_a_text_a_database_refuses_is_not_repeated(kit, caplog, text, name):
+async def test_a_text_a_database_refuses_is_not_repeated(kit, caplog, text):
     lease = await kit.own()
     await kit.ask(lease)
-    try:
-        answer = await kit.decide(**{name: text})
-    except BelayError as error:
-        assert CANARY not in told(error) + caplog.text
-        assert (await kit.engine.find_approval("ap-1")).decision is None
-    else:
-        assert type(answer).__name__ == "Decided"
+    for name in ("by", "reason", "edited", "edited_digest"):
+        error = await failing(partial(kit.decide, **{name: text}), caplog)
+        assert error.parameter == name
+    refused = [
+        commands.Cancel(lease.run_id, text),
+        commands.Resolve(lease.run_id, commands.Happened(text), "ada"),
+        commands.Resolve(lease.run_id, commands.Retry(), text),
+        commands.Resolve(lease.run_id, commands.Retry(), "ada", text),
+    ]
+    for command in refused:
+        await failing(partial(getattr(kit.engine, type(command).__name__.lower()), command), caplog)
+    assert (await kit.engine.find_approval("ap-1")).decision is None
+
+
+async def test_a_text_only_the_engine_writes_is_not_repeated_either(kit, caplog):
+    lease = await kit.own()
+    error = await failing(partial(kit.record, lease, step(error=f"{CANARY}\ud800")), caplog)
+    assert error.code == "persistence_failed"
+    assert await kit.attempts() == {}
 
 
 async def test_a_number_too_large_is_an_error_without_it(kit, caplog):
-    huge = 2**63 + 4_711
-    for call in (
-        lambda: kit.start(run_at_ms=huge),
-        lambda: kit.start(priority=huge),
-    ):
-        error = await failing(call, caplog)
-        assert "4711" not in told(error).replace("tweet-tweet-4711", "")
-    assert await kit.engine.find_run(RunId("run-1")) is None
+    lease = await kit.own()
+    error = await failing(partial(kit.record, lease, step(recorded=2**63 + 987_654)), caplog)
+    assert str(2**63 + 987_654) not in told(error)
+    assert await kit.attempts() == {}
 
 
 async def test_a_cut_connection_is_told_without_its_address_or_password(belay_postgres, make_kit, caplog, monkeypatch):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from belay_core import commands
-from belay_core.errors import EngineStoreError
+from belay_core.errors import InvalidInput
 from belay_core.ids import RunId
 from belay_core.outcomes.engine import Found, KeyTaken, RunIdTaken, Started
 from belay_core.records.run import RunStatus
@@ -88,8 +88,34 @@ async def test_texts_come_back_as_they_were_given(kit):
     assert (run.input, run.workflow, run.trace) == (text, "naïve", "t'race")
 
 
-async def test_a_text_no_database_can_hold_is_an_error_without_the_text(kit):
-    with pytest.raises(EngineStoreError) as failure:
-        await kit.start(input='"\ud800 secret"')
-    assert "secret" not in repr(failure.value.__context__) + str(failure.value)
-    assert await kit.engine.find_run(RunId("run-1")) is None
+@pytest.mark.parametrize(
+    ("change", "parameter"),
+    [
+        ({"input": '"\ud800 secret"'}, "input"),
+        ({"input": "secret\0"}, "input"),
+        ({"workflow": "x" * 513}, "workflow"),
+        ({"workflow": ""}, "workflow"),
+        ({"version": "\0"}, "version"),
+        ({"idempotency_key": "漢" * 171}, "idempotency_key"),
+        ({"idempotency_key": ""}, "idempotency_key"),
+        ({"priority": 2**31}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"run_at_ms": -1}, "run_at_ms"),
+        ({"run_at_ms": 2**53}, "run_at_ms"),
+        ({"trace": "\udfff"}, "trace"),
+        ({"run_id": "x" * 1_025}, "run_id"),
+        ({"run_id": ""}, "run_id"),
+    ],
+)
+async def test_what_no_database_can_hold_is_refused_by_name_without_the_value(kit, change, parameter):
+    with pytest.raises(InvalidInput) as refused:
+        await kit.start(**change)
+    assert refused.value.parameter == parameter
+    assert "secret" not in str(refused.value)
+    assert await kit.engine.list_runs(commands.ListRuns()) == ()
+
+
+async def test_names_as_long_as_allowed_are_kept(kit):
+    await kit.start(workflow="漢" * 170, idempotency_key="\U0001f9d7" * 128, priority=-(2**31) + 1)
+    run = await kit.run()
+    assert (run.workflow, run.idempotency_key) == ("漢" * 170, "\U0001f9d7" * 128)

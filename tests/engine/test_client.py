@@ -154,3 +154,42 @@ async def test_a_pending_run_nobody_takes_is_explained(bench):
     assert explained.state == "pending"
     assert "no worker that knows the workflow other" in explained.because
     assert explained.ways_out[0].startswith("belay worker")
+
+
+@pytest.mark.parametrize(
+    ("ask", "parameter"),
+    [
+        (lambda client: client.approvals(limit=-1), "limit"),
+        (lambda client: client.approvals(limit="x"), "limit"),
+        (lambda client: client.approvals("\ud800"), "run"),
+        (lambda client: client.list(workflow="\ud800"), "workflow"),
+        (lambda client: client.list(waiting_for=""), "waiting_for"),
+        (lambda client: client.list(before="\x00"), "before"),
+        (lambda client: client.get("x" * 1025), "run"),
+        (lambda client: client.cancel(5), "run"),
+    ],
+)
+async def test_what_a_client_is_asked_is_admitted_by_name(bench, ask, parameter):
+    await bench.client.start(other, run_id="r")
+    bench.client.approver = None
+    with pytest.raises(InvalidInput) as found:
+        await ask(bench.client)
+    assert found.value.parameter == parameter
+
+
+async def test_a_page_after_a_run_that_is_not_there_is_refused(bench):
+    with pytest.raises(RunNotFoundError):
+        await bench.client.list(before="missing")
+
+
+async def test_a_long_id_of_the_contract_is_read_like_any_other(bench):
+    long = "x" * 1024
+    await bench.stores.runs.create(long, "{}")
+    assert (await bench.client.get(long)).run_id == long
+    assert (await bench.client.explain(long)).because == "it has no workflow, so no worker takes it"
+
+
+async def test_ways_out_are_safe_to_paste_into_a_shell(bench):
+    run = await bench.client.start(other, run_id="a; touch pwned")
+    explained = await bench.client.explain(run)
+    assert explained.ways_out[-1] == "belay cancel 'a; touch pwned'"

@@ -115,6 +115,9 @@ async def test_an_orphan_that_is_never_reached_again_keeps_the_run_from_completi
 
     await bench.drained(shorter)
     assert (await bench.client.explain(run)).state == "needs_review"
+    await bench.client.resolve(run, bench.client.happened("paid"), step_key="pay#1")
+    await bench.drained(shorter)
+    assert await run.result() == "nothing to pay"
 
 
 async def test_siblings_of_an_orphan_go_on(bench):

@@ -69,9 +69,7 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
-        # On the loop's next turn: by then the signals are listened to, so whoever reads this may send one.
-        asyncio.get_running_loop().call_soon(lambda: _tell("ready", line, facts, as_json=as_json))
-        await working.run()
+        await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
 
 
 def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:

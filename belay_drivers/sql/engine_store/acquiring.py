@@ -46,6 +46,7 @@ class Acquiring(Role):
 
     async def _acquire(self, command: commands.Acquire) -> tuple[outcomes.Acquired, ...]:
         parts = self._parts
+        await parts.refresh()
         now_ms = self._now()
         stale_before = now_ms - parts.lease.stale_after_ms if parts.trusts_stale() else NEVER
         facts = _facts(command.owner, now_ms)

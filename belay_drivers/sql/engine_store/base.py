@@ -40,11 +40,16 @@ Work: TypeAlias = Callable[[Connection, Fence], T | Missed]
 """What is done under a fence."""
 
 
+async def _nothing() -> None:
+    """The clock needs no looking after."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the roles share: one database with the clock, names and leases of this process.
 
-    ``trusts_stale`` is whether the clock can be believed about owners that seem silent.
+    ``refresh`` looks after the clock, and ``trusts_stale`` is whether it can be believed about owners that seem
+    silent.
     """
 
     database: Database
@@ -55,6 +60,7 @@ class Parts:
     sequences: Sequences
     children: Children
     hot: HotPaths | None = None
+    refresh: Callable[[], Awaitable[None]] = _nothing
     trusts_stale: Callable[[], bool] = lambda: True
 
 

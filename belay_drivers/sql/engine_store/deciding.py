@@ -6,6 +6,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from belay_core import commands
+from belay_core.admission import engine as admission
 from belay_core.errors import EngineStoreError
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
@@ -51,6 +52,7 @@ class Deciding(Role):
 
     async def decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
         """Answer a gate; one decision counts."""
+        admission.decide(command)
         decision = _Decision(command, self._now())
         work = self._parts.database.write(decision.made, decision.repeated)
         ended = await self._guard("decide", work)
@@ -60,6 +62,7 @@ class Deciding(Role):
 
     async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
         """Ask a run to stop."""
+        admission.cancel(command)
         ended = await self._guard("cancel", self._cancel(command))
         if isinstance(ended, CancelRequested):
             self._parts.wakes.poke(command.run_id, ready=True)

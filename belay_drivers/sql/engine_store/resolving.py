@@ -5,6 +5,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, select, update
 
 from belay_core import commands
+from belay_core.admission import engine as admission
 from belay_core.admission import json
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
@@ -54,6 +55,7 @@ class Resolving(Role):
 
     async def resolve(self, command: commands.Resolve) -> outcomes.ResolveOutcome:
         """Store an operator's word on a run in review."""
+        admission.resolve(command)
         ended = await self._guard("resolve", self._resolve(command))
         if isinstance(ended, outcomes.Resolved):
             self._parts.wakes.poke(command.run_id, ready=True)

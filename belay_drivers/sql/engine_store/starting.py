@@ -5,6 +5,7 @@ from functools import partial
 from sqlalchemy import Connection, Insert, insert, select
 
 from belay_core import commands
+from belay_core.admission import engine as admission
 from belay_core.ids import RunId
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
@@ -36,6 +37,7 @@ class Starting(Role):
 
     async def start(self, command: commands.Start) -> outcomes.StartOutcome:
         """Store a new run, or find the one that is meant."""
+        admission.start(command)
         ended = await self._guard("start", self._start(command))
         if isinstance(ended, outcomes.Started):
             self._parts.wakes.poke(ended.run_id, ready=True)

@@ -1,0 +1,27 @@
+"""What a client takes in: every parameter is checked by name before anything is asked of the stores."""
+
+from typing import Any
+
+from belay_core.admission.text import is_durable
+from belay_core.client.handle import RunHandle
+from belay_core.errors import InvalidInput
+from belay_core.ids import RunId
+from belay_core.limits import MAXIMUM_IDENTIFIER_LENGTH
+
+_MOST_LISTED = 1_000
+
+
+def admitted_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
+    """The id of a run given by handle or by id. Raises ``InvalidInput``."""
+    if isinstance(run, RunHandle):
+        return run.run_id
+    if not is_durable(run):
+        raise InvalidInput(parameter, f"must be 1 to {MAXIMUM_IDENTIFIER_LENGTH} units of well-formed text without NUL")
+    return RunId(run)
+
+
+def admitted_limit(limit: object) -> int:
+    """How much to list. Raises ``InvalidInput``."""
+    if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
+        raise InvalidInput("limit", f"must be a whole number from 1 to {_MOST_LISTED}")
+    return limit

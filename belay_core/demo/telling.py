@@ -1,0 +1,118 @@
+"""Telling people what came of a demo, and what they can do about what is left."""
+
+from collections import Counter
+
+from belay_core.demo.currencies import from_minor_units
+from belay_core.demo.money import shown
+from belay_core.demo.places import VARIABLE, Places
+from belay_core.demo.report import HEAD, Ended, Report
+from belay_core.demo.screen import Screen
+
+_POSTED_NOTHING = "it posted nothing"
+
+
+def tell_places(screen: Screen, places: Places) -> None:
+    """Where everything is, before anything happens: it is of use while the demo runs."""
+    screen.say(f"everything is in {places.folder}")
+    if places.names_secret:
+        screen.say(f"the commands below expect {VARIABLE} to hold the database's URL")
+    screen.say(f"from another terminal: {places.command('approvals')}")
+
+
+def tell_report(screen: Screen, places: Places, report: Report) -> None:
+    """The table, what stopped and what to do about it, and what the ledger says."""
+    screen.end_progress()
+    screen.say()
+    screen.table(HEAD, [each.row() for each in report.ended])
+    _tell_stopped(screen, places, report)
+    _tell_ledger(screen, places, report)
+    _tell_kills(screen, report)
+    figures = f"{len(report.ended)} runs: {report.completed} completed, {report.stopped} stopped"
+    screen.say()
+    screen.say(f"{figures}, in {report.seconds:.1f} s")
+
+
+def tell_interrupted(screen: Screen, places: Places, moving: int) -> None:
+    """Where things are after Ctrl-C, and how to go on."""
+    screen.end_progress()
+    screen.say()
+    screen.say(f"interrupted; the workers have left in good order, and {moving} runs wait for one to go on with them")
+    if places.names_secret:
+        screen.say(f"with {VARIABLE} set to the database's URL:")
+    screen.say(f"  {places.worker_command()}")
+    screen.say(f"  {places.command('runs')}")
+    screen.say(f"the ledger and the filed documents are in {places.folder}")
+
+
+def ways_out(each: Ended, places: Places) -> list[str]:
+    """Why a run is stopped, and the commands that get it going, one a line."""
+    match each.state:
+        case "approval":
+            verbs = ("approve", "reject")
+            return ["it waits for a decision:", *(f"  {places.command(verb, each.run_id)}" for verb in verbs)]
+        case "needs_review" if each.postings:
+            posting = each.postings[0].posting
+            command = places.command("resolve", each.run_id, "--happened", str(posting))
+            return [f"its worker was killed while it posted, and the ledger has it, as {posting}:", f"  {command}"]
+        case "needs_review" if any(attempt.step == "post" for attempt in each.steps):
+            command = places.command("resolve", each.run_id, "--retry")
+            return ["its worker was killed while it posted, and the ledger does not have it:", f"  {command}"]
+        case "needs_review":
+            return ["it needs an operator:", f"  {places.command('explain', each.run_id)}"]
+        case "failed":
+            return [each.error]
+        case _:
+            return [each.state]
+
+
+def _tell_stopped(screen: Screen, places: Places, report: Report) -> None:
+    stopped = [each for each in report.ended if each.is_stopped]
+    if not stopped:
+        return
+    screen.say()
+    screen.say("stopped:")
+    for each in stopped:
+        first, *more = ways_out(each, places)
+        screen.say(f"  {each.task.name}: {first}")
+        for line in more:
+            screen.say(f"  {line}")
+    if any(each.state in {"approval", "needs_review"} for each in stopped):
+        screen.say("  and then, to go on with what was decided:")
+        screen.say(f"    {places.worker_command()}")
+
+
+def _tell_ledger(screen: Screen, places: Places, report: Report) -> None:
+    audit = report.audit
+    screen.say()
+    screen.say(f"the ledger, {places.ledger}, has {audit.postings} postings, {report.posted_twice} of them twice:")
+    for balance in audit.balances:
+        amount = shown(from_minor_units(balance.amount_minor, balance.currency), balance.currency)
+        screen.say(f"  {balance.postings} in {balance.currency}, together {amount}")
+    if audit.documents_twice:
+        number = len(audit.documents_twice)
+        screen.say(f"  {number} documents came twice to the byte, were approved each time, and are there each time")
+    counts = Counter(_accounted(each) for each in report.ended)
+    for what, count in counts.items():
+        screen.say(f"  {count} runs: {what}")
+    for each in report.wrong:
+        screen.say(f"  WRONG: run {each.run_id} of {each.task.name} has {len(each.postings)} postings")
+    if report.strays:
+        screen.say(f"  WRONG: {report.strays} postings belong to none of the runs")
+
+
+def _accounted(each: Ended) -> str:
+    if each.state == "completed":
+        return "completed as rejected, and not posted" if each.is_rejected else "completed, and posted exactly once"
+    return f"stopped ({each.state}), and {'posted once' if each.postings else 'not posted'}"
+
+
+def _tell_kills(screen: Screen, report: Report) -> None:
+    if not report.kills:
+        return
+    taken = [hit.resumed_after for hit in report.hits if hit.resumed_after is not None]
+    screen.say()
+    screen.say(f"{len(report.kills)} workers were killed, with {len(report.hits)} runs in their hands")
+    if taken:
+        screen.say(
+            f"{report.resumed} runs were resumed by other workers, the slowest {max(taken) / 1000:.1f} s after the kill"
+        )
