@@ -25,7 +25,7 @@ class Hit:
     run_id: str
     epoch: int
     step: str | None
-    """The step it was in; None between two."""
+    """The step it was in; None where it waited, or was between two."""
     at: float
     resumed_after: float | None = None
     """Milliseconds from the kill until another worker was seen to have taken the run over."""

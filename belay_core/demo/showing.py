@@ -80,7 +80,11 @@ class Show:
             run = await self._client.start(accounts_payable, task, idempotency_key=key)
             self._started[run.run_id] = task
             self._watch.add(run.run_id)
-        if self._killer is not None and (kill := await self._killer.look()) is not None:
+        if self._killer is None:
+            return
+        kill = await self._killer.look()
+        self._tell_resumptions(self._killer)
+        if kill is not None:
             self._tell_kill(kill)
 
     async def _look(self) -> bool:
@@ -106,7 +110,7 @@ class Show:
 
     def _tell_kill(self, kill: Kill) -> None:
         what = ", ".join(
-            f"{self._started[hit.run_id].name} ({f'in step {hit.step}' if hit.step else 'between two steps'})"
+            f"{self._started[hit.run_id].name} ({f'in step {hit.step}' if hit.step else 'in no step'})"
             for hit in kill.hits
         )
         self._screen.say(f"killed worker {kill.pid} while it worked on {what}")

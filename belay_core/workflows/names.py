@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from belay_core import limits
+from belay_core.admission.text import is_name
 from belay_core.errors import InvalidInput
 
 
@@ -11,14 +12,8 @@ def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> s
 
     Raises ``InvalidInput`` naming the parameter and the rule.
     """
-    if type(value) is not str:
-        raise InvalidInput(parameter, "must be text")
-    try:
-        size = len(value.encode())
-    except UnicodeEncodeError:
-        raise InvalidInput(parameter, "must be well-formed text") from None
-    if not 1 <= size <= limits.MAXIMUM_NAME_BYTES or "\x00" in value:
-        raise InvalidInput(parameter, f"must be 1 to {limits.MAXIMUM_NAME_BYTES} bytes of UTF-8 without NUL")
+    if not is_name(value):
+        raise InvalidInput(parameter, f"must be 1 to {limits.MAXIMUM_NAME_BYTES} bytes of well-formed text without NUL")
     if key_part and any(sign in value for sign in "/#[]"):
         raise InvalidInput(parameter, "must not contain / # [ or ]")
     return value

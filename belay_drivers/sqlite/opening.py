@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, StaticPool, event, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from belay_core.errors import DatabaseError
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
@@ -104,7 +103,7 @@ class _Files:
 
     async def made_ready(self, clock: Clock) -> LeaseTimes:
         """Give an empty database its schema, check any other, and answer its lease times."""
-        await self._reach()
+        _reach(self._path)
         now_ms = reading(clock)
 
         def prepare(tx: Connection) -> LeaseTimes:
@@ -116,19 +115,9 @@ class _Files:
 
     async def migrated(self, clock: Clock) -> list[tuple[int, str]]:
         """Apply what is missing."""
-        await self._reach()
+        _reach(self._path)
         now_ms = reading(clock)
         return await self.database.write(lambda tx: apply(tx, _LADDER, now_ms))
-
-    async def _reach(self) -> None:
-        """Find out whether there is a database to open, without a connection of the driver's.
-
-        One that fails to connect leaves a thread behind, which outlives the event loop it reports to.
-        """
-        if self._path != _MEMORY:
-            failure = await asyncio.to_thread(_unreachable, self._path)
-            if failure is not None:
-                raise failure
 
     async def close(self) -> None:
         """Close every connection."""
@@ -137,14 +126,20 @@ class _Files:
             await self._opened.engines.read.dispose()
 
 
-def _unreachable(path: str) -> DatabaseError | None:
+def _reach(path: str) -> None:
+    """Find out whether there is a database to open, without a connection of the driver's.
+
+    One that fails to connect leaves a thread behind, which outlives the event loop it reports to.
+    """
+    failure = None
     try:
-        with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT)) as connection:
+        with closing(sqlite3.connect(path, timeout=0)) as connection:
             connection.execute("PRAGMA schema_version").fetchall()
     except sqlite3.Error as error:
         failure = DIALECT.explain(error) or Failure("unknown")
-        return None if failure.again else failure.error()
-    return None
+    # A file that is busy just now is there.
+    if failure is not None and not failure.again:
+        raise failure.error()
 
 
 def _in_memory() -> _Opened:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -39,7 +40,7 @@ async def attempts(kit):
     return kit.stores.attempts
 
 
-async def refused(call, code="invalid_attempt"):
+async def refused(call, code="invalid_attempt") -> Any:
     with pytest.raises(AttemptStoreError) as failure:
         await call
     assert failure.value.code == code
@@ -131,7 +132,7 @@ async def test_after_a_takeover_only_the_new_owner_finishes(kit, attempts):
     proof = LivenessEvidence(A, 30_001, "same-host-pid-dead")
     await kit.stores.runs.claim_and_own(R, await kit.stores.runs.get(R), B, 30_001, proof)
     answers = await asyncio.gather(attempts.finish(finish(outcome="a"), A), attempts.finish(finish(outcome="b"), B))
-    assert answers == [FenceLost(), Finished()]
+    assert list(answers) == [FenceLost(), Finished()]
     assert (await attempts.get(ID)).outcome == "b"
 
 
@@ -171,7 +172,7 @@ class Shifty(OwnerId):
         {"host_id": "h", "pid": 1, "nonce": "n", "more": 1},
         {"host_id": "h", "pid": 1},
         OwnerId("h", -1, "n"),
-        OwnerId("h", 1.5, "n"),
+        OwnerId("h", cast("Any", 1.5), "n"),
         OwnerId("", 1, "n"),
         Shifty("host-a", 101, "owner-a"),
     ],

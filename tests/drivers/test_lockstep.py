@@ -1,12 +1,12 @@
 """The same history on every database: a seeded random one, answered equally, command by command."""
 
-import random
 from contextlib import AsyncExitStack
 from hashlib import sha256
 
 import pytest
 
 from belay_core import commands
+from belay_core.chance import seeded
 from belay_core.ids import ApprovalId, RunId
 from belay_core.outcomes.engine import Acquired, Renewed
 from belay_core.records.owner import Lease, OwnerId
@@ -55,7 +55,7 @@ class History:
     """Draws commands that make sense often enough, and nonsense often enough too."""
 
     def __init__(self, seed, twins):
-        self.luck = random.Random(seed)
+        self.luck = seeded(seed)
         self.twins = twins
         self.leases = []
         self.nonces = 0
@@ -227,7 +227,7 @@ async def twins(belay_postgres):
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_sqlite_and_postgresql_answer_alike_and_hold_the_same(twins, seed):
-    history = History(seed, twins)
+    history = History(str(seed), twins)
     for number in range(COMMANDS):
         await history.step()
         if number % 10 == 0:

@@ -135,7 +135,7 @@ async def test_a_newer_schema_is_refused(place):
     await place.migrate()
     await place.execute("INSERT INTO belay_migrations VALUES (9, 'later', 'x', 1)")
     for attempt in (place.migrate, place.open().__aenter__):
-        with pytest.raises(SchemaMismatch, match="migration 9.*belay migrate"):
+        with pytest.raises(SchemaMismatch, match=r"migration 9.*belay migrate"):
             await attempt()
 
 

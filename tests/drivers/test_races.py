@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from textwrap import dedent
 
@@ -25,11 +24,9 @@ async def test_once_a_takeover_committed_no_write_of_the_earlier_owner_is_accept
         old, new = make_kit(one), make_kit(other)
         takeovers = TAKEOVERS[one.runs._database.dialect.name]
         accepted = refused = 0
+        run_id = "run-0"
+        lease = await old.own(run_id)
         for number in range(takeovers):
-            if number % 20 == 0:
-                # Another run now and then, so that its history stays short to read.
-                run_id = f"run-{number}"
-                lease = await old.own(run_id)
             stop = asyncio.Event()
             writing = asyncio.ensure_future(write_on(old, lease, str(number), stop))
             await asyncio.sleep(0)
@@ -47,14 +44,17 @@ async def test_once_a_takeover_committed_no_write_of_the_earlier_owner_is_accept
             lease = taken.lease
             old, new = new, old
             if number % 20 == 19:
+                # Another run now and then, so that its history stays short to read.
                 await old.settle(lease, RunStatus.COMPLETED)
+                run_id = f"run-{number}"
+                lease = await old.own(run_id)
         assert refused >= takeovers
         assert accepted > 0
 
 
 async def write_on(kit, lease, name, stop):
     """The earlier owner, who does not know yet, writes as fast as it can, and once more when all is over."""
-    answers = []
+    answers: list[object] = []
     while not (answers and isinstance(answers[-1], FenceLost) and stop.is_set()):
         key = f"{name}/{len(answers)}#1"
         steps = (kit.step(key),) if len(answers) % 3 else (kit.step(key), kit.step(f"x{key}"))
@@ -105,21 +105,14 @@ async def test_two_processes_never_get_the_same_run(shared_store, make_kit):
                 tx.exec_driver_sql(values.format(f"run-{number:04}"))
 
         await stores.runs._database.write(fill)
-        workers = [
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER, shared_store.url, str(pid)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for pid in (1, 2)
-        ]
+        command = [sys.executable, "-c", WORKER, shared_store.url]
+        pipe = asyncio.subprocess.PIPE
+        workers = [await asyncio.create_subprocess_exec(*command, str(pid), stdin=pipe, stdout=pipe) for pid in (1, 2)]
         for worker in workers:
-            assert worker.stdout.readline() == "ready\n"
-        for worker in workers:
-            worker.stdin.write("go\n")
-            worker.stdin.flush()
-        shares = [json.loads(worker.communicate(timeout=50)[0]) for worker in workers]
+            assert worker.stdout is not None
+            assert await worker.stdout.readline() == b"ready\n"
+        replies = await asyncio.gather(*(worker.communicate(b"go\n") for worker in workers))
+        shares = [json.loads(reply) for reply, _ in replies]
         assert all(worker.returncode == 0 for worker in workers)
         assert sorted(shares[0] + shares[1]) == [f"run-{number:04}" for number in range(RUNS)]
         assert min(map(len, shares)) > 0

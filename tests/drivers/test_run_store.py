@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -32,8 +33,9 @@ R = RunId("run-1")
 
 
 def evidence(about, by, at):
-    kind = "same-host-pid-dead" if about.host_id == by.host_id else "cross-host-unreachable-stale"
-    return LivenessEvidence(about, at, kind)
+    if about.host_id == by.host_id:
+        return LivenessEvidence(about, at, "same-host-pid-dead")
+    return LivenessEvidence(about, at, "cross-host-unreachable-stale")
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ async def own(runs, owner=A, now=0, run_id=R):
     assert await runs.claim_and_own(run_id, PENDING, owner, now) == Activated()
 
 
-async def refused(call, code="invalid_run"):
+async def refused(call, code="invalid_run") -> Any:
     with pytest.raises(RunStoreError) as failure:
         await call
     assert failure.value.code == code
@@ -56,8 +58,10 @@ async def refused(call, code="invalid_run"):
 
 async def test_a_created_run_reads_back_with_nothing_but_its_state(runs):
     await runs.create(R, '{"cursor":1}')
-    bare = RunRow(R, RunStatus.PENDING, 0, *[None] * 10, state_json='{"cursor":1}')
-    assert await runs.get(R) == bare
+    row = await runs.get(R)
+    names = {field.name for field in fields(RunRow)}
+    said = {name: value for name in names if (value := getattr(row, name)) is not None}
+    assert said == {"run_id": R, "status": "pending", "created_at_ms": 0, "state_json": '{"cursor":1}'}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +293,7 @@ class Sub(OwnerId):
         ({"expected": Trap()}, "expected"),
         ({"expected": SimpleNamespace(status="pending", owner=None, heartbeat_at_ms=None)}, "expected"),
         ({"expected": {"status": "pending", "owner": None}}, "expected"),
-        ({"expected": RunSnapshot("unknown")}, "expected"),
+        ({"expected": RunSnapshot(cast("Any", "unknown"))}, "expected"),
         ({"expected": RunSnapshot(RunStatus.PENDING, None, -1)}, "expected"),
         ({"expected": RunSnapshot(RunStatus.PENDING, A, None)}, "expected"),
         ({"expected": RunSnapshot(RunStatus.RUNNING)}, "expected"),
@@ -307,9 +311,9 @@ class Sub(OwnerId):
         ({"now_ms": True}, "now_ms"),
         ({"now_ms": 2**53}, "now_ms"),
         ({"now_ms": 10_001}, "now_ms"),
-        ({"evidence": LivenessEvidence(A, 0, "rumour")}, "evidence.kind"),
+        ({"evidence": LivenessEvidence(A, 0, cast("Any", "rumour"))}, "evidence.kind"),
         ({"evidence": LivenessEvidence(A, -1, "lease-expired")}, "evidence.checked_at_ms"),
-        ({"evidence": LivenessEvidence("A", 0, "lease-expired")}, "evidence.expected_owner"),
+        ({"evidence": LivenessEvidence(cast("Any", "A"), 0, "lease-expired")}, "evidence.expected_owner"),
         ({"evidence": {"expected_owner": A, "checked_at_ms": 0, "kind": "lease-expired", "x": 1}}, "evidence"),
         ({"evidence": Trap()}, "evidence"),
         ({"run_id": 1}, "run_id"),

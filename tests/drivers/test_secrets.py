@@ -4,6 +4,7 @@ import logging
 import traceback
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def told(error):
     return "".join(seen)
 
 
-async def failing(call, caplog):
+async def failing(call, caplog) -> Any:
     with caplog.at_level(logging.DEBUG), pytest.raises(BelayError) as failure:
         await call()
     text = told(failure.value) + caplog.text

@@ -1,0 +1,72 @@
+"""The public names, written down: a new one is a decision, a missing one a break."""
+
+import importlib
+import inspect
+
+import pytest
+
+PUBLIC = {
+    "belay_core": [
+        "Approved",
+        "BelayError",
+        "Client",
+        "Context",
+        "DefinitionError",
+        "DriverNotFound",
+        "Explanation",
+        "GiveUp",
+        "Happened",
+        "InvalidInput",
+        "InvalidTransitionError",
+        "Lapsed",
+        "NotNeeded",
+        "Rejected",
+        "Retry",
+        "RunCancelled",
+        "RunFailed",
+        "RunHandle",
+        "RunNotFoundError",
+        "SchemaMismatch",
+        "Step",
+        "StepCancelled",
+        "StepContext",
+        "StepFailed",
+        "Stores",
+        "ValueRefused",
+        "Worker",
+        "Workflow",
+        "current_step",
+        "gate",
+        "open_stores",
+        "step",
+        "workflow",
+    ],
+}
+
+
+def test_the_public_names_are_the_written_ones():
+    for module, names in PUBLIC.items():
+        assert sorted(importlib.import_module(module).__all__) == names
+
+
+@pytest.mark.parametrize("name", PUBLIC["belay_core"])
+def test_every_public_name_is_there_and_says_what_it_is(name):
+    found = getattr(importlib.import_module("belay_core"), name)
+    assert inspect.getdoc(found)
+
+
+def test_every_public_method_says_what_it_does():
+    module = importlib.import_module("belay_core")
+    silent = [
+        f"{name}.{method}"
+        for name in PUBLIC["belay_core"]
+        if inspect.isclass(kind := getattr(module, name))
+        for method, found in vars(kind).items()
+        if not method.startswith("_") and callable(found) and not inspect.getdoc(found)
+    ]
+    assert silent == []
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'Engine'"):
+        importlib.import_module("belay_core").Engine  # noqa: B018
