@@ -1,8 +1,8 @@
 """What AttemptStore lets in, operation by operation (specs, run store 7); these errors have no cause."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, NoReturn
 
 from belay_core import limits
 from belay_core.admission import json
@@ -11,24 +11,36 @@ from belay_core.admission.records import Copy, copied, owner_fields, owner_of
 from belay_core.admission.text import is_durable
 from belay_core.errors import AttemptStoreError
 from belay_core.ids import RunId
-from belay_core.records.attempt import ABSENT, Attempt, AttemptId, FinishAttempt
+from belay_core.moments import Millis
+from belay_core.records.attempt import (
+    ABSENT,
+    Attempt,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+    FinishAttempt,
+)
 from belay_core.records.owner import OwnerId
-
-IN_PROGRESS: Final = "running"
-"""The state of an attempt that has not ended."""
 
 _ID: Final = ("run_id", "step_key_digest", "attempt")
 _ATTEMPT: Final = (*_ID, "state", "started_at_ms", "meta")
-_ATTEMPT_MORE: Final = tuple(field.name for field in fields(Attempt) if field.name not in _ATTEMPT)
+_ATTEMPT_MORE: Final = tuple(each.name for each in fields(Attempt) if each.name not in _ATTEMPT)
 _FINISH: Final = (*_ID, "state", "finished_at_ms")
 _FINISH_MORE: Final = ("error", "outcome", "meta")
+_PATCH: Final = ("checkpoint", "error", "outcome", "meta")
+_OPTIONS: Final = tuple(each.name for each in fields(AttemptStoreOptions))
+_OPTION_DEFAULTS: Final = {name: getattr(AttemptStoreOptions(), name) for name in _OPTIONS}
+_PUT_MODES: Final[dict[str, Literal["insert", "upsert"]]] = {"insert": "insert", "upsert": "upsert"}
+_MOST_STATES: Final = 256
+_MOST_STATE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptInput:
-    """Checks of one AttemptStore call; ``method`` stands in its errors."""
+    """Checks of one AttemptStore call under its store's options; ``method`` stands in its errors."""
 
     method: str
+    options: AttemptStoreOptions = field(default_factory=AttemptStoreOptions)
 
     def refuse(self, detail: str) -> NoReturn:
         """Raise ``invalid_attempt``."""
@@ -58,7 +70,7 @@ class AttemptInput:
             and all(moment is None or is_safe(moment) for moment in moments)
         ):
             self.refuse("attempt violates the persistence contract")
-        self._checkpoint(copy, limits.DEFAULT_CHECKPOINT_BYTES)
+        self._checkpoint(copy)
         return Attempt(**copy)
 
     def attempt_id(self, value: object) -> AttemptId:
@@ -78,9 +90,51 @@ class AttemptInput:
         self._values(copy, _FINISH_MORE)
         if not (_identifies(copy) and is_durable(copy["state"]) and is_safe(copy["finished_at_ms"])):
             self.refuse("finished attempt violates the contract")
-        if copy["state"] == IN_PROGRESS:
+        if copy["state"] in self.options.in_progress_states:
             self.refuse("finish requires a terminal state and valid timestamp")
         return FinishAttempt(**copy)
+
+    def patch(self, value: object) -> AttemptPatch:
+        """Values to store beside an attempt, copied."""
+        copy = copied(value, kinds=(AttemptPatch,), required=(), optional=_PATCH)
+        if copy is None:
+            self.refuse("attempt patch must be an inert data record")
+        self._values(copy, _PATCH)
+        self._checkpoint(copy)
+        return AttemptPatch(**copy)
+
+    def heartbeat(self, now_ms: object, checkpoint: Any) -> tuple[Millis, Any]:
+        """A sign of life of an attempt, and the checkpoint that may come with it."""
+        if not is_safe(now_ms):
+            self.refuse("now_ms must be a non-negative safe integer")
+        copy = {"checkpoint": checkpoint}
+        self._values(copy, ("checkpoint",))
+        self._checkpoint(copy)
+        return now_ms, checkpoint
+
+    def store_options(self, value: object) -> AttemptStoreOptions:
+        """How a store is to treat attempts, copied; bad ones are refused when the store is made."""
+        copy = copied(value, kinds=(AttemptStoreOptions,), required=(), optional=_OPTIONS)
+        if copy is None:
+            self.refuse("attempt store options must be an inert data record")
+        given = {**_OPTION_DEFAULTS, **copy}
+        self._states(given["in_progress_states"])
+        most = given["max_checkpoint_bytes"]
+        if not is_safe(most) or not 1 <= most <= limits.MAXIMUM_CHECKPOINT_BYTES:
+            self.refuse(f"max_checkpoint_bytes must be between 1 and {limits.MAXIMUM_CHECKPOINT_BYTES}")
+        mode = _PUT_MODES.get(given["put_mode"]) if type(given["put_mode"]) is str else None
+        if mode is None:
+            self.refuse("put_mode must be insert or upsert")
+        return AttemptStoreOptions(tuple(given["in_progress_states"]), most, mode)
+
+    def _states(self, value: Any) -> None:
+        if type(value) not in (list, tuple) or not all(type(each) is str for each in value):
+            self.refuse("in_progress_states must be an inert string array")
+        sizes = [len(each.encode("utf-8", "replace")) for each in value]
+        if not 0 < len(value) <= _MOST_STATES or sum(sizes) > _MOST_STATE_BYTES:
+            self.refuse("in_progress_states must be an inert string array")
+        if len(set(value)) < len(value) or not all(is_durable(each) for each in value):
+            self.refuse("in_progress_states must contain unique durable state names")
 
     def _values(self, copy: Copy, names: tuple[str, ...]) -> None:
         for name in names:
@@ -92,8 +146,9 @@ class AttemptInput:
             if complaint is not None:
                 self.refuse(f"{name} {complaint}")
 
-    def _checkpoint(self, copy: Mapping[str, Any], most: int) -> None:
+    def _checkpoint(self, copy: Mapping[str, Any]) -> None:
         value = copy.get("checkpoint", ABSENT)
+        most = self.options.max_checkpoint_bytes
         if value is not ABSENT and json.complaint(value, max_bytes=most) is not None:
             self.refuse(f"checkpoint {json.TOO_LARGE}")
 

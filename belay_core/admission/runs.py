@@ -58,13 +58,22 @@ class RunInput:
             self.refuse(field, "must be a valid owner identity")
         return owner
 
-    def lease_reading(self, value: object, clock: Clock, run_id: RunId) -> Millis:
-        """A reading that decides a lease: whole, and not too far ahead of the store's clock."""
+    def moment(self, value: object, field: str) -> Millis:
+        """A moment that decides no lease."""
+        if not is_safe(value):
+            self.refuse(field, _SAFE)
+        return value
+
+    def lease_reading(self, value: object, clock: Clock, run_id: RunId, **about: object) -> Millis:
+        """A reading that decides a lease: whole, and not too far ahead of the store's clock.
+
+        ``about`` tells the error more of what the reading was for.
+        """
         if not is_safe(value):
             self.refuse("now_ms", _SAFE)
         clock_ms = reading(clock)
         if runs_ahead(value, clock_ms):
-            self.refuse("now_ms", _AHEAD, run_id=run_id, now_ms=value, clock_ms=clock_ms)
+            self.refuse("now_ms", _AHEAD, run_id=run_id, **about, now_ms=value, clock_ms=clock_ms)
         return value
 
     def snapshot(self, value: object) -> RunSnapshot:
@@ -88,8 +97,10 @@ class RunInput:
 
     def evidence(self, value: object) -> LivenessEvidence | None:
         """The proof that an owner is gone, copied; whether it fits is not judged here."""
-        if value is None:
-            return None
+        return None if value is None else self.proof(value)
+
+    def proof(self, value: object) -> LivenessEvidence:
+        """Evidence, where an operation cannot do without."""
         copy = copied(value, kinds=(LivenessEvidence,), required=("expected_owner", "checked_at_ms", "kind"))
         if copy is None:
             self.refuse("evidence", "must be an inert evidence record")

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import termios
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -33,6 +35,9 @@ class Keyboard:
         """Drop what was typed so far: it cannot have been meant for a question that is only now asked."""
         self._partial = b""
         self._lines.clear()
+        with suppress(termios.error):
+            # A line that was begun and not ended is still with the terminal.
+            termios.tcflush(self._file, termios.TCIFLUSH)
 
     def line(self) -> str | None:
         """The next line, if there is one."""

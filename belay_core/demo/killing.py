@@ -16,6 +16,7 @@ AT_LEAST: Final = 3
 _MOST = 12
 _DOCUMENTS_A_KILL = 12
 _PATIENCE = 10_000.0
+_BOTH = 2
 
 
 @dataclass(slots=True)
@@ -99,21 +100,31 @@ class Killer:
                 hit.resumed_by = None if run.owner is None else run.owner.pid
 
     async def _victim(self, running: Sequence[RunSummary]) -> int | None:
-        """A worker in the kind of step that is to be hit next; the last run there is may be in any."""
-        at_work: dict[int, set[str]] = {}
+        """A worker in a step of the kind that is to be hit next, and with no run in hand that was hit before.
+
+        Where hardly any run is left that was not, any worker that is in a step will do.
+        """
+        hit_before = {hit.run_id for kill in self.kills for hit in kill.hits}
+        scarce = len(self._watch.moving - hit_before) <= 1
+        # Every third kill hits the step that may not be repeated; the others hit steps that may.
+        to_post = len(self.kills) % 3 == 1
+        fits = {
+            pid: (("post" in at_work.values()) is to_post) + hit_before.isdisjoint(at_work)
+            for pid, at_work in (await self._at_work(running)).items()
+        }
+        best = max(fits, key=fits.__getitem__, default=None)
+        return best if best is not None and (scarce or fits[best] == _BOTH) else None
+
+    async def _at_work(self, running: Sequence[RunSummary]) -> dict[int, dict[str, str]]:
+        """The steps that each worker is in, by run; those in none are left out."""
+        found: dict[int, dict[str, str]] = {}
         for run in running:
             if run.owner is None or run.owner.pid not in self._crew.pids:
                 continue
             step = step_under_way(await self._client.history(run.run_id))
             if step is not None:
-                at_work.setdefault(run.owner.pid, set()).add(step)
-        posting = [pid for pid, steps in at_work.items() if "post" in steps]
-        others = [pid for pid in at_work if pid not in posting]
-        # Every third kill hits the step that may not be repeated; the others hit steps that may.
-        chosen = posting if len(self.kills) % 3 == 1 else others
-        if not chosen and self._watch.moving <= 1:
-            chosen = posting or others
-        return chosen[0] if chosen else None
+                found.setdefault(run.owner.pid, {})[run.run_id] = step
+        return found
 
     async def _kill(self, pid: int) -> Kill | None:
         at = self._clock.elapsed()

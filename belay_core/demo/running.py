@@ -32,7 +32,7 @@ Approving: TypeAlias = Literal["ask", "all", "none"]
 MANY: Final = 100
 """Documents above which steps take less time, and workers take more runs at once."""
 
-_WORKERS = 3
+_WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ async def _demonstrate(
             await show.go_on(clock, stop)
         await watch.look()
         if stop.is_set():
-            tell_interrupted(screen, places, watch.moving)
+            tell_interrupted(screen, places, len(watch.moving))
             return None
         histories = [await client.history(run_id) for run_id in watch.runs]
     kills = () if killer is None else killer.kills

@@ -26,9 +26,9 @@ class Watch:
         return self._seen
 
     @property
-    def moving(self) -> int:
-        """How many of them something still happens to."""
-        return sum(1 for run in self._seen.values() if run is None or not rests(run))
+    def moving(self) -> set[str]:
+        """Those that something still happens to."""
+        return {run_id for run_id, run in self._seen.items() if run is None or not rests(run)}
 
     def add(self, run_id: str) -> None:
         """One more was started."""

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from belay_core.ids import RunId
+from belay_core.limits import DEFAULT_CHECKPOINT_BYTES
 from belay_core.moments import Millis
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -68,3 +69,16 @@ class AttemptPatch:
     error: "JsonValue | Absent" = ABSENT
     outcome: "JsonValue | Absent" = ABSENT
     meta: "JsonValue | Absent" = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStoreOptions:
+    """How an attempt store treats attempts.
+
+    ``in_progress_states`` are those an attempt can still change in; ``max_checkpoint_bytes`` bounds a checkpoint's
+    encoded size; ``put_mode`` says whether putting again replaces an attempt in progress or is compared with it.
+    """
+
+    in_progress_states: tuple[str, ...] = ("running",)
+    max_checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
+    put_mode: Literal["insert", "upsert"] = "insert"

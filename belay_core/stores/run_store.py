@@ -165,5 +165,5 @@ class Reconfirmation(Protocol):
         """Store a sign of life, unless anybody has claimed the run."""
 
 
-class RunStore(RunReads, Creation, Claims, Ownership, Protocol):
+class RunStore(RunReads, Creation, Lineages, Cancellation, Claims, TwoPhaseClaims, Ownership, Reconfirmation, Protocol):
     """Every operation is one write: it happens wholly, or not at all."""

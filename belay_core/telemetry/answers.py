@@ -68,6 +68,11 @@ def _by_status(outcomes: Outcomes, over: type[object]) -> Mapping[str, Counted]:
     return MappingProxyType(tables)
 
 
+CLAIM: Final = _counted(names.CLAIMS, {names.OP: "claim"}, runs.ClaimOutcome)
+ACTIVATE: Final = _counted(names.CLAIMS, {names.OP: "activate"}, runs.ActivateOutcome)
+ABANDON_CLAIM: Final = _counted(names.CLAIMS, {names.OP: "abandon_claim"}, runs.AbandonClaimOutcome)
+RECOVER_CLAIM: Final = _counted(names.CLAIMS, {names.OP: "recover_claim"}, runs.RecoverClaimOutcome)
+STEAL: Final = _counted(names.CLAIMS, {names.OP: "steal"}, runs.StealOutcome)
 CLAIM_AND_OWN: Final = _counted(names.CLAIMS, {names.OP: "claim_and_own"}, runs.ClaimAndOwnOutcome)
 ACQUIRE: Final = _counted(names.CLAIMS, {names.OP: "acquire"}, engine.Acquired)
 HEARTBEAT: Final = _counted(names.HEARTBEATS, {names.OP: "heartbeat"}, runs.HeartbeatOutcome)

@@ -2,8 +2,19 @@
 
 from typing_extensions import override
 
-from belay_core.outcomes.attempts import FinishResult, PutResult
-from belay_core.records.attempt import Attempt, AttemptId, FinishAttempt
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.outcomes.attempts import FinishResult, HeartbeatResult, PatchResult, PutResult
+from belay_core.records.attempt import (
+    ABSENT,
+    Absent,
+    Attempt,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+    FinishAttempt,
+    JsonValue,
+)
 from belay_core.records.owner import OwnerId
 from belay_core.stores.attempt_store import AttemptStore
 from belay_core.telemetry import names
@@ -33,6 +44,30 @@ class ObservedAttemptStore(AttemptStore):
         with Watch(self._instruments, names.ATTEMPT_FINISH, lambda: _owned(finish, owner)) as seen:
             return seen(await self._attempts.finish(finish, owner))
 
+    @override
+    def make_with(self, options: AttemptStoreOptions) -> "ObservedAttemptStore":
+        return ObservedAttemptStore(self._attempts.make_with(options), self._instruments)
+
+    @override
+    async def heartbeat(
+        self,
+        run_id: RunId,
+        step_key_digest: str,
+        attempt: int,
+        owner: OwnerId,
+        now_ms: Millis,
+        checkpoint: "JsonValue | Absent" = ABSENT,
+    ) -> HeartbeatResult:
+        attempt_id = AttemptId(run_id, step_key_digest, attempt)
+        with Watch(self._instruments, names.ATTEMPT_HEARTBEAT, lambda: _owned(attempt_id, owner)) as seen:
+            beat = self._attempts.heartbeat
+            return seen(await beat(run_id, step_key_digest, attempt, owner, now_ms, checkpoint))
+
+    @override
+    async def patch(self, attempt_id: AttemptId | Attempt, patch: AttemptPatch, owner: OwnerId) -> PatchResult:
+        with Watch(self._instruments, names.ATTEMPT_PATCH, lambda: _owned(attempt_id, owner)) as seen:
+            return seen(await self._attempts.patch(attempt_id, patch, owner))
+
 
 def _identity(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | int]:
     return {
@@ -42,5 +77,5 @@ def _identity(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | i
     }
 
 
-def _owned(attempt: Attempt | FinishAttempt, owner: OwnerId) -> dict[str, str | int]:
+def _owned(attempt: AttemptId | Attempt | FinishAttempt, owner: OwnerId) -> dict[str, str | int]:
     return {**_identity(attempt), names.OWNER_HOST_ID: owner.host_id}

@@ -6,7 +6,17 @@ from typing_extensions import override
 
 from belay_core.ids import RunId
 from belay_core.moments import Millis
-from belay_core.outcomes.runs import ClaimAndOwnOutcome, HeartbeatOutcome, TransitionOutcome
+from belay_core.outcomes.runs import (
+    AbandonClaimOutcome,
+    ActivateOutcome,
+    ClaimAndOwnOutcome,
+    ClaimOutcome,
+    HeartbeatOutcome,
+    RecoverClaimOutcome,
+    RequestCancelOutcome,
+    StealOutcome,
+    TransitionOutcome,
+)
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunSnapshot, RunStatus, TransitionGuard
 from belay_core.stores.run_store import RunStore
@@ -46,6 +56,87 @@ class ObservedRunStore(RunStore):
             return seen(await self._runs.claim_and_own(run_id, expected, owner, now_ms, evidence))
 
     @override
+    async def lineage(self, run_id: RunId) -> tuple[RunRow, ...]:
+        with Watch(self._instruments, names.RUN_LINEAGE, lambda: {names.RUN_ID: run_id}):
+            return await self._runs.lineage(run_id)
+
+    @override
+    async def latest_round(self, run_id: RunId) -> RunRow:
+        with Watch(self._instruments, names.RUN_LATEST_ROUND, lambda: {names.RUN_ID: run_id}):
+            return await self._runs.latest_round(run_id)
+
+    @override
+    async def request_cancel(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
+        with Watch(self._instruments, names.RUN_REQUEST_CANCEL, lambda: {names.RUN_ID: run_id}) as seen:
+            return seen(await self._runs.request_cancel(run_id, now_ms))
+
+    @override
+    async def request_cancel_lineage(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
+        with Watch(self._instruments, names.RUN_REQUEST_CANCEL_LINEAGE, lambda: {names.RUN_ID: run_id}) as seen:
+            return seen(await self._runs.request_cancel_lineage(run_id, now_ms))
+
+    @override
+    async def acknowledge_cancel(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> bool:
+        with Watch(self._instruments, names.RUN_ACKNOWLEDGE_CANCEL, lambda: _owned(run_id, owner)):
+            return await self._runs.acknowledge_cancel(run_id, owner, now_ms)
+
+    @override
+    async def claim(
+        self, run_id: RunId, expected: RunSnapshot | RunRow, claimant: OwnerId, now_ms: Millis
+    ) -> ClaimOutcome:
+        with Watch(self._instruments, names.RUN_CLAIM, lambda: _claimed(run_id, claimant), answers.CLAIM) as seen:
+            return seen(await self._runs.claim(run_id, expected, claimant, now_ms))
+
+    @override
+    async def activate(
+        self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis, expected: RunSnapshot | RunRow
+    ) -> ActivateOutcome:
+        watch = Watch(self._instruments, names.RUN_ACTIVATE, lambda: _claimed(run_id, claimant), answers.ACTIVATE)
+        with watch as seen:
+            return seen(await self._runs.activate(run_id, claimant, claimed_at_ms, expected))
+
+    @override
+    async def abandon_claim(self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis) -> AbandonClaimOutcome:
+        name, counted = names.RUN_ABANDON_CLAIM, answers.ABANDON_CLAIM
+        with Watch(self._instruments, name, lambda: _claimed(run_id, claimant), counted) as seen:
+            return seen(await self._runs.abandon_claim(run_id, claimant, claimed_at_ms))
+
+    @override
+    async def recover_claim(
+        self,
+        run_id: RunId,
+        stale_claimant: OwnerId,
+        claimed_at_ms: Millis,
+        observer: OwnerId,
+        now_ms: Millis,
+        evidence: LivenessEvidence,
+    ) -> RecoverClaimOutcome:
+        def identity() -> Mapping[str, str]:
+            return {names.RUN_ID: run_id, names.OBSERVER_HOST_ID: observer.host_id}
+
+        with Watch(self._instruments, names.RUN_RECOVER_CLAIM, identity, answers.RECOVER_CLAIM) as seen:
+            recover = self._runs.recover_claim
+            return seen(await recover(run_id, stale_claimant, claimed_at_ms, observer, now_ms, evidence))
+
+    @override
+    async def steal(
+        self,
+        run_id: RunId,
+        expected: RunSnapshot | RunRow,
+        claimant: OwnerId,
+        now_ms: Millis,
+        evidence: LivenessEvidence,
+    ) -> StealOutcome:
+        with Watch(self._instruments, names.RUN_STEAL, lambda: _claimed(run_id, claimant), answers.STEAL) as seen:
+            return seen(await self._runs.steal(run_id, expected, claimant, now_ms, evidence))
+
+    @override
+    async def reconfirm(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
+        watch = Watch(self._instruments, names.RUN_RECONFIRM, lambda: _owned(run_id, owner), answers.HEARTBEAT)
+        with watch as seen:
+            return seen(await self._runs.reconfirm(run_id, owner, now_ms))
+
+    @override
     async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
         watch = Watch(self._instruments, names.RUN_HEARTBEAT, lambda: _owned(run_id, owner), answers.HEARTBEAT)
         with watch as seen:
@@ -72,3 +163,7 @@ class ObservedRunStore(RunStore):
 
 def _owned(run_id: RunId, owner: OwnerId) -> Mapping[str, str]:
     return {names.RUN_ID: run_id, names.OWNER_HOST_ID: owner.host_id}
+
+
+def _claimed(run_id: RunId, claimant: OwnerId) -> Mapping[str, str]:
+    return {names.RUN_ID: run_id, names.CLAIMANT_HOST_ID: claimant.host_id}

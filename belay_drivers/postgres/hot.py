@@ -52,7 +52,7 @@ WITH asked AS (
   ) r
 ), renewed AS (
   UPDATE belay_runs SET heartbeat_at = greatest(heartbeat_at, :b_now)
-  FROM held WHERE belay_runs.run_id = held.run_id
+  FROM held WHERE belay_runs.run_id = held.run_id AND belay_runs.status = 'running'
   RETURNING held.place - 1 AS place, ready_at, cancel_requested_at
 )
 SELECT c.ms AS database_ms, renewed.*

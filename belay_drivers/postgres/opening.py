@@ -122,6 +122,9 @@ def _engine(url: str) -> AsyncEngine:
         "application_name": "belay",
         # A role or a database may have other defaults; the fences are written for this level.
         "default_transaction_isolation": "read committed",
+        # Without statistics, as on a new database, the planner would collect and sort all ready runs to take a few:
+        # 89 ms over 110,000 of them, against 0.3 by walking the index.
+        "enable_bitmapscan": "off",
         "idle_in_transaction_session_timeout": "60000",
         "jit": "off",
         "statement_timeout": milliseconds,

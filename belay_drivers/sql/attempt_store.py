@@ -9,23 +9,37 @@ from sqlalchemy import Connection, bindparam, select
 
 from belay_core import limits
 from belay_core.admission import json
-from belay_core.admission.attempts import IN_PROGRESS, AttemptInput
+from belay_core.admission.attempts import AttemptInput
 from belay_core.admission.numbers import is_safe
 from belay_core.admission.text import is_durable
 from belay_core.errors import AttemptStoreError, DatabaseError
 from belay_core.ids import RunId
+from belay_core.moments import Millis
 from belay_core.outcomes.attempts import (
     Conflict,
     ExistingSame,
     Finished,
     FinishResult,
+    HeartbeatResult,
     Inserted,
+    Patched,
+    PatchResult,
     PutResult,
     RunNotFound,
     StateChanged,
+    Upserted,
 )
-from belay_core.outcomes.runs import FenceLost, NotFound
-from belay_core.records.attempt import ABSENT, Attempt, AttemptId, FinishAttempt
+from belay_core.outcomes.runs import FenceLost, NotFound, Updated
+from belay_core.records.attempt import (
+    ABSENT,
+    Absent,
+    Attempt,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+    FinishAttempt,
+    JsonValue,
+)
 from belay_core.records.owner import OwnerId
 from belay_core.stores.attempt_store import AttemptStore
 from belay_drivers.sql.children import change_attempt, insert_attempt
@@ -50,12 +64,17 @@ _VALUES: Final = ("checkpoint", "error", "outcome", "meta")
 class SqlAttemptStore(AttemptStore):
     """Attempts, over one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, options: AttemptStoreOptions | None = None) -> None:
         self._database = database
+        self._options = options or AttemptStoreOptions()
+
+    def make_with(self, options: AttemptStoreOptions) -> "SqlAttemptStore":
+        """The same attempts under other options (7)."""
+        return SqlAttemptStore(self._database, AttemptInput("make_with").store_options(options))
 
     async def put(self, attempt: Attempt, owner: OwnerId) -> PutResult:
         """Store an attempt (7.1); one that has ended never changes."""
-        given = AttemptInput("put")
+        given = AttemptInput("put", self._options)
         owner = given.owner(owner)
         stored = given.attempt(attempt)
         row = _row_of(stored)
@@ -68,8 +87,11 @@ class SqlAttemptStore(AttemptStore):
                 return undone(tx, FenceLost())
             if insert_attempt(tx, held, self._database.dialect, {**row, "epoch": held.row["epoch"]}):
                 return Inserted()
-            same = _is_same(decoded(_found(tx, stored), stored, "put"), stored)
-            if not same:
+            found = _found(tx, stored)
+            if self._may_replace(found):
+                change_attempt(tx, held, row["step_key_digest"], stored.attempt, _replacing(row))
+                return Upserted()
+            if not _is_same(decoded(found, stored, "put"), stored):
                 return undone(tx, Conflict())
             return undone(tx, Inserted() if again else ExistingSame())
 
@@ -83,7 +105,7 @@ class SqlAttemptStore(AttemptStore):
 
     async def finish(self, finish: FinishAttempt, owner: OwnerId) -> FinishResult:
         """Give an attempt in progress its end; the first end stands (7.4)."""
-        given = AttemptInput("finish")
+        given = AttemptInput("finish", self._options)
         owner = given.owner(owner)
         end = given.finish(finish)
         changes = {"state": end.state, "finished_at": end.finished_at_ms, **_encoded(end)}
@@ -95,13 +117,68 @@ class SqlAttemptStore(AttemptStore):
                 return undone(tx, NotFound())
             if held is None or not is_owner(held.row, owner):
                 return undone(tx, FenceLost())
-            if row["state"] == IN_PROGRESS:
+            if row["state"] in self._options.in_progress_states:
                 change_attempt(tx, held, row["step_key_digest"], end.attempt, changes)
                 return Finished()
             ended_so = again and all(row[name] == value for name, value in changes.items())
             return undone(tx, Finished() if ended_so else StateChanged())
 
         return await self._guard("finish", self._database.write(close, partial(close, again=True)))
+
+    async def heartbeat(
+        self,
+        run_id: RunId,
+        step_key_digest: str,
+        attempt: int,
+        owner: OwnerId,
+        now_ms: Millis,
+        checkpoint: "JsonValue | Absent" = ABSENT,
+    ) -> HeartbeatResult:
+        """Store a sign of life of an attempt in progress, and a checkpoint where one is given (7.3)."""
+        given = AttemptInput("heartbeat", self._options)
+        owner = given.owner(owner)
+        wanted = given.attempt_id({"run_id": run_id, "step_key_digest": step_key_digest, "attempt": attempt})
+        now_ms, checkpoint = given.heartbeat(now_ms, checkpoint)
+        kept = {} if checkpoint is ABSENT else {"checkpoint": json.encode(checkpoint)}
+
+        def beat(tx: Connection) -> HeartbeatResult:
+            held, row = lock(tx, key_of(wanted.run_id), now_ms), _found(tx, wanted)
+            if row is None:
+                return undone(tx, NotFound())
+            if held is None or not is_owner(held.row, owner):
+                return undone(tx, FenceLost())
+            if row["state"] not in self._options.in_progress_states:
+                return undone(tx, StateChanged())
+            stamp = max(now_ms, row["heartbeat_at"] or now_ms)
+            change_attempt(tx, held, row["step_key_digest"], wanted.attempt, {"heartbeat_at": stamp, **kept})
+            return Updated()
+
+        # Sending it twice is as good as once.
+        return await self._guard("heartbeat", self._database.write(beat))
+
+    async def patch(self, attempt_id: AttemptId | Attempt, patch: AttemptPatch, owner: OwnerId) -> PatchResult:
+        """Store values beside an attempt, whatever its state, while its run is owned (7.5)."""
+        given = AttemptInput("patch", self._options)
+        owner = given.owner(owner)
+        wanted = given.attempt_id(attempt_id)
+        changes = _encoded(given.patch(patch))
+
+        def store(tx: Connection) -> PatchResult:
+            held, row = lock(tx, key_of(wanted.run_id), 0), _found(tx, wanted)
+            if row is None:
+                return undone(tx, NotFound())
+            if held is None or not is_owner(held.row, owner):
+                return undone(tx, FenceLost())
+            if changes:
+                change_attempt(tx, held, row["step_key_digest"], wanted.attempt, changes)
+            return Patched()
+
+        # Sending it twice is as good as once.
+        return await self._guard("patch", self._database.write(store))
+
+    def _may_replace(self, row: Columns | None) -> bool:
+        upserts = self._options.put_mode == "upsert"
+        return upserts and row is not None and row["state"] in self._options.in_progress_states
 
     async def _guard(self, method: str, work: Awaitable[T]) -> T:
         def fails(failure: DatabaseError | Undecodable) -> AttemptStoreError:
@@ -122,7 +199,12 @@ def _found(tx: Connection, wanted: AttemptId | Attempt | FinishAttempt) -> Colum
     return tx.execute(_ATTEMPT, bound).mappings().one_or_none()
 
 
-def _encoded(given: Attempt | FinishAttempt) -> dict[str, str]:
+def _replacing(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole attempt as columns: what it does not have is cleared."""
+    return {name: row.get(name) for name in ("state", "started_at", "finished_at", "heartbeat_at", *_VALUES)}
+
+
+def _encoded(given: Attempt | FinishAttempt | AttemptPatch) -> dict[str, str]:
     found = {name: getattr(given, name, ABSENT) for name in _VALUES}
     return {name: json.encode(value) for name, value in found.items() if value is not ABSENT}
 

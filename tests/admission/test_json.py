@@ -111,7 +111,7 @@ def test_what_is_no_data_is_refused_by_a_fixed_phrase(value, complaint):
 
 
 def test_a_cycle_is_refused_and_a_shared_part_is_not():
-    loop = {}
+    loop: dict[str, object] = {}
     loop["a"] = [loop]
     assert json.complaint(loop) == "contains a cycle"
     shared = [1]

@@ -1,5 +1,7 @@
 """``acquire`` and ``wake``: who gets which run, and when."""
 
+from dataclasses import replace
+
 import pytest
 
 from belay_core import commands
@@ -199,6 +201,19 @@ async def test_renewal_answers_each_lease_in_the_order_given(kit):
     ]
     assert answers[0] == Renewed(kit.now, kit.now)
     assert await kit.engine.renew(commands.Renew(())) == ()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 500])
+async def test_any_number_of_leases_is_renewed_and_each_answered_for_itself(kit, monkeypatch, chunk):
+    monkeypatch.setattr("belay_drivers.sql.engine_store.owned.CHUNK", chunk)
+    leases = [await kit.own(f"run-{number}") for number in range(5)]
+    stranger = replace(leases[2], owner=replace(leases[2].owner, nonce="stranger"))
+    older = replace(leases[3], epoch=0)
+    kit.clock.advance(9)
+    asked = (*leases[::-1], stranger, older, leases[0])
+    answers = await kit.engine.renew(commands.Renew(asked))
+    assert list(answers) == [*[Renewed(None, None)] * 5, FenceLost(), FenceLost(), Renewed(None, None)]
+    assert {(await kit.run(lease.run_id)).heartbeat_at_ms for lease in leases} == {kit.now}
 
 
 async def test_news_on_a_running_run_keeps_its_owner_from_parking_until_seen(kit):

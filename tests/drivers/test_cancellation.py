@@ -3,6 +3,7 @@
 import asyncio
 import types
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,10 @@ from belay_core.outcomes.engine import Parked, Recorded
 from belay_core.records.run import RunStatus
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sql.database import Database
+
+
+def database_of(stores: Any) -> Any:
+    return stores.runs._database
 
 
 class Awaits:
@@ -29,7 +34,8 @@ class Awaits:
             self.victim.cancel()
 
     def factory(self, loop, coroutine, **more):
-        return asyncio.Task(self._stepping(coroutine), loop=loop, **more)
+        stepping: Any = self._stepping(coroutine)
+        return asyncio.Task(stepping, loop=loop, **more)
 
     @types.coroutine
     def _stepping(self, inner):
@@ -48,7 +54,7 @@ class Awaits:
 
 
 def checked_out(stores):
-    engines = stores.runs._database._engines
+    engines = database_of(stores)._engines
     pools = [engine.sync_engine.pool for engine in (engines.write, engines.read)]
     return [pool.checkedout() for pool in pools if hasattr(pool, "checkedout")]
 
@@ -186,8 +192,8 @@ async def test_a_write_that_hangs_is_waited_for_only_so_long(belay_postgres, mak
     async with belay_postgres as stores, belay_postgres as other:
         kit = make_kit(stores)
         lease = await kit.own()
-        stores.runs._database._patience = 0.3
-        engine = other.runs._database._engines.write
+        database_of(stores)._patience = 0.3
+        engine = database_of(other)._engines.write
         async with engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             task = asyncio.ensure_future(kit.record(lease, kit.step()))
@@ -212,7 +218,7 @@ async def test_nothing_stays_idle_in_a_transaction(belay_postgres, make_kit):
         awaits = Awaits()
         for at in range(1, 60):
             await struck(awaits, kit.record(lease, kit.step(f"s#{at}"), kit.step(f"t#{at}")), at, 2)
-        database: Database = watch.runs._database
+        database: Database = database_of(watch)
         query = (
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
             "AND pid <> pg_backend_pid() AND state LIKE 'idle in%'"

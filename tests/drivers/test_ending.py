@@ -133,7 +133,7 @@ async def orphaned(kit, *, parked=True):
     return lease
 
 
-def word(resolution, step_key="pay#1", run_id="run-1"):
+def word(resolution, step_key: str | None = "pay#1", run_id="run-1"):
     return commands.Resolve(RunId(run_id), resolution, "ada", step_key)
 
 
@@ -198,11 +198,12 @@ async def test_giving_up_fails_the_run_and_withdraws_what_it_asks(kit, step_key)
 
 
 async def test_a_run_in_review_as_a_whole_goes_on_with_its_takeovers_forgiven(kit):
-    await kit.own()
+    lease = await kit.own()
     for _ in range(2):
         kit.clock.advance(30_001)
         [taken] = await kit.acquire()
-    await kit.engine.park(commands.Park(taken.lease, Waiting("needs_review"), request='{"why":"poison"}'))
+        lease = taken.lease
+    await kit.engine.park(commands.Park(lease, Waiting("needs_review"), request='{"why":"poison"}'))
     assert await kit.engine.resolve(word(commands.Happened("1"), None)) == NotInReview()
     assert isinstance(await kit.engine.resolve(word(commands.Retry(), None)), Resolved)
     assert (await kit.run()).takeovers == 0

@@ -58,8 +58,8 @@ def test_statements_in_plain_sql_fence_in_the_same_statement():
                 else []
             )
             sql = "".join(texts)
-            if WRITES_CHILD.search(sql):
-                before = sql[: WRITES_CHILD.search(sql).start()]
+            if found := WRITES_CHILD.search(sql):
+                before = sql[: found.start()]
                 assert re.search(r"UPDATE belay_runs\b", before), path
 
 

@@ -189,10 +189,10 @@ async def test_the_end_of_a_run_withdraws_what_it_still_asks(kit):
 
 
 async def test_a_question_of_a_run_that_is_over_is_no_longer_shown(kit):
-    for number in (2, 1):
-        lease = await kit.own(f"run-{number}")
-        await kit.ask(lease, approval=f"ap-{number}")
-        kit.clock.advance(1)
+    await kit.ask(await kit.own("run-2"), approval="ap-2")
+    kit.clock.advance(1)
+    lease = await kit.own("run-1")
+    await kit.ask(lease, approval="ap-1")
     listed = await kit.engine.list_approvals(commands.ListApprovals())
     assert [approval.approval_id for approval in listed] == ["ap-2", "ap-1"]
     only = await kit.engine.list_approvals(commands.ListApprovals(run_id=RunId("run-1")))

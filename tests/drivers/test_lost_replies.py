@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -22,6 +23,15 @@ from belay_drivers.sql import tables
 BIND, QUERY = b"B", b"Q"
 
 
+def cause_of(failure: pytest.ExceptionInfo[EngineStoreError]) -> Any:
+    assert failure.value.cause is not None
+    return failure.value.cause["cause"]
+
+
+def database_of(stores: Any) -> Any:
+    return stores.runs._database
+
+
 class Proxy:
     """Passes bytes on to a server, until the message it is armed for comes by.
 
@@ -32,7 +42,7 @@ class Proxy:
     def __init__(self, url):
         self.server = urlsplit(url)
         self.lose = None
-        self.marks = ()
+        self.marks: tuple[bytes, ...] = ()
         self.cuts = 0
         self._writers = set()
         self._tasks = set()
@@ -127,7 +137,7 @@ async def contents(stores):
             if table.name not in {"belay_store", "belay_migrations"}
         }
 
-    return await stores.runs._database.read(read)
+    return await database_of(stores).read(read)
 
 
 OWNER = OwnerId("h", 1, "n")
@@ -292,7 +302,7 @@ async def test_a_lost_connection_changes_neither_the_answer_nor_what_is_stored(
 async def test_killed_connections_in_the_pool_are_not_noticed(call, belay_postgres, make_kit):
     async with belay_postgres as stores, open_postgres(belay_postgres.url) as other:
         work = await CALLS[call](make_kit(stores))
-        await other.runs._database.read(
+        await database_of(other).read(
             lambda tx: tx.exec_driver_sql(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -309,7 +319,7 @@ async def test_a_write_whose_backend_still_waits_is_counted_once(proxied, belay_
     lease = await kit.own()
     await kit.record(lease, kit.step("before#1"))
     async with open_postgres(belay_postgres.url) as other:
-        engine = other.runs._database._engines.write
+        engine = database_of(other)._engines.write
         async with engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             proxy.arm("both", BIND)
@@ -320,7 +330,7 @@ async def test_a_write_whose_backend_still_waits_is_counted_once(proxied, belay_
         assert await task == Recorded(None, None)
         assert isinstance(await kit.record(lease, kit.step("after#1")), Recorded)
         assert sorted(await kit.attempts()) == ["after#1", "before#1", "fetch#1"]
-        seq = await other.runs._database.read(
+        seq = await database_of(other).read(
             lambda tx: tx.exec_driver_sql("SELECT write_seq FROM belay_runs").scalar_one()
         )
         assert seq == 3
@@ -331,7 +341,7 @@ async def test_a_takeover_while_the_reply_is_lost_is_told_as_lost(proxied, belay
     kit = make_kit(stores)
     lease = await kit.own()
     async with open_postgres(belay_postgres.url, clock=kit.clock) as other:
-        engine = other.runs._database._engines.write
+        engine = database_of(other)._engines.write
         async with engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             proxy.arm("both", BIND)
@@ -353,6 +363,6 @@ async def test_a_server_that_stays_away_is_an_error_and_the_next_call_works_when
     proxy._cut()
     with pytest.raises(EngineStoreError) as failure:
         await kit.record(lease, kit.step())
-    assert failure.value.cause["category"] == "io"
+    assert cause_of(failure).code == "io"
     proxy.server = true_port
     assert isinstance(await kit.record(lease, kit.step()), Recorded)

@@ -181,8 +181,8 @@ async def test_each_database_has_a_name_of_its_own_and_one_set_of_lease_times(pl
 async def test_the_printed_script_makes_the_same_schema(place):
     script = find_migrations(place.url).sql()
     if place.url.startswith("sqlite"):
-        with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"))) as connection:
-            connection.executescript(script)
+        with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"))) as file:
+            file.executescript(script)
     else:
         import asyncpg
 

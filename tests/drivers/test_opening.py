@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
-import os
 import threading
+from typing import Any
 
 import pytest
 
@@ -14,14 +14,20 @@ from belay_core.moments import SystemClock
 from belay_core.records.owner import OwnerId
 from belay_core.stores import find_migrations, open_stores
 from belay_drivers.postgres import open_postgres
+from belay_drivers.postgres.clock import FollowingClock
 from belay_drivers.sqlite import open_sqlite
+
+
+def database_of(stores: Any) -> Any:
+    return stores.runs._database
+
 
 START = commands.Start(RunId("r"), "w", "1", "1")
 
 
 def pragmas(stores, *names, engine="write"):
     async def read():
-        made = getattr(stores.runs._database._engines, engine)
+        made = getattr(database_of(stores)._engines, engine)
         async with made.connect() as connection:
             return [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one() for name in names]
 
@@ -49,7 +55,7 @@ async def test_every_spelling_of_a_file_opens_the_file(tmp_path, spelled):
 async def test_a_relative_url_names_a_file_beside_the_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     async with open_sqlite("sqlite:///here.db"):
-        assert "here.db" in os.listdir()
+        assert (tmp_path / "here.db").exists()
 
 
 async def test_drivers_are_found_by_the_scheme_of_the_url(belay_postgres):
@@ -90,8 +96,8 @@ async def test_postgres_sessions_say_who_they_are_and_cannot_hang(belay_postgres
         def read(tx):
             return {name: tx.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted}
 
-        assert await stores.runs._database.read(read) == wanted
-        assert await stores.runs._database.write(read) == wanted
+        assert await database_of(stores).read(read) == wanted
+        assert await database_of(stores).write(read) == wanted
 
 
 async def test_nothing_is_left_open_when_the_block_is_left(belay_each_store):
@@ -133,4 +139,5 @@ async def test_without_a_clock_the_stores_follow_the_databases(belay_postgres):
         [acquired] = await stores.engine.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
         await stores.engine.renew(commands.Renew((acquired.lease,)))
         assert abs(stores.clock.now() - SystemClock().now()) < 2_000
+        assert isinstance(stores.clock, FollowingClock)
         assert stores.clock.settled()

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,15 @@ from belay_core.outcomes.engine import Recorded, Started
 from belay_drivers.sql.database import ATTEMPTS
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.chance import FixedChance
+
+
+def cause_of(failure: pytest.ExceptionInfo[EngineStoreError]) -> Any:
+    assert failure.value.cause is not None
+    return failure.value.cause["cause"]
+
+
+def database_of(stores: Any) -> Any:
+    return stores.runs._database
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +38,7 @@ class Stubborn:
     def __init__(self, stores, times, statement):
         self.left, self.sent = times, 0
         self.statement = statement
-        database = stores.runs._database
+        database = database_of(stores)
         self._once = database._transaction
         database._transaction = self.transaction
 
@@ -63,7 +73,7 @@ async def test_what_would_fail_again_is_not_tried_again(belay_postgres, make_kit
         trouble = Stubborn(stores, 3, raising(sqlstate))
         with pytest.raises(EngineStoreError) as failure:
             await make_kit(stores).start()
-        assert (trouble.sent, failure.value.cause["cause"].sqlstate) == (1, sqlstate)
+        assert (trouble.sent, cause_of(failure).sqlstate) == (1, sqlstate)
 
 
 async def test_ten_sendings_are_enough(belay_postgres, make_kit):
@@ -73,7 +83,7 @@ async def test_ten_sendings_are_enough(belay_postgres, make_kit):
             await make_kit(stores).start()
         assert trouble.sent == ATTEMPTS
         assert failure.value.code == "persistence_failed"
-        assert failure.value.cause["category"] == "busy"
+        assert cause_of(failure).code == "busy"
 
 
 async def test_a_caller_who_left_is_not_tried_for_again(belay_postgres, make_kit, monkeypatch):
@@ -104,9 +114,9 @@ async def test_a_deadlock_costs_one_of_both_a_second_try_and_nobody_an_answer(be
             return body
 
         answers = await asyncio.gather(
-            one.runs._database.write(crossing("a", "b")), other.runs._database.write(crossing("b", "a"))
+            database_of(one).write(crossing("a", "b")), database_of(other).write(crossing("b", "a"))
         )
-        assert answers == ["a", "b"]
+        assert list(answers) == ["a", "b"]
 
 
 async def test_a_file_another_process_writes_to_is_waited_for(tmp_path, make_kit, monkeypatch):
@@ -135,7 +145,7 @@ async def test_a_file_that_stays_locked_is_an_error_of_its_own_kind(tmp_path, ma
             rival.execute("BEGIN IMMEDIATE")
             with pytest.raises(EngineStoreError) as failure:
                 await kit.start()
-        assert failure.value.cause["cause"].code == "busy"
+        assert cause_of(failure).code == "busy"
         assert await kit.start() == Started(RunId("run-1"))
 
 
@@ -157,13 +167,17 @@ async def test_opening_a_file_that_is_being_opened_waits_its_turn(tmp_path, monk
         assert await task is None
 
 
-async def test_a_file_that_is_no_database_is_told_so_and_left_alone(tmp_path):
-    path: Path = tmp_path / "letter.txt"
+def test_a_file_that_is_no_database_is_told_so_and_left_alone(tmp_path: Path):
+    path = tmp_path / "letter.txt"
     text = "Dear Zoë, " * 200
     path.write_text(text)
-    with pytest.raises(DatabaseError, match="SQLITE_NOTADB"):
+
+    async def opened():
         async with open_sqlite(path):
             pass
+
+    with pytest.raises(DatabaseError, match="SQLITE_NOTADB"):
+        asyncio.run(opened())
     assert path.read_text() == text
 
 
@@ -175,7 +189,7 @@ async def test_pauses_grow_and_are_jittered(kit, monkeypatch):
 
     monkeypatch.setattr("belay_drivers.sql.database.asyncio.sleep", sleep)
     monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.05)
-    database = kit.stores.runs._database
+    database = database_of(kit.stores)
     database._chance = FixedChance(0.5)
     for tried in range(1, 11):
         await database._pause(tried)
@@ -186,12 +200,12 @@ async def test_nobody_waits_for_a_row_that_hangs_longer_than_a_statement_may_tak
     async with belay_postgres as stores, belay_postgres as other:
         kit = make_kit(stores)
         await kit.start()
-        async with stores.runs._database._engines.write.connect() as connection:
+        async with database_of(stores)._engines.write.connect() as connection:
             await connection.exec_driver_sql("SET statement_timeout = '100ms'")
             await connection.commit()
-        async with other.runs._database._engines.write.connect() as blocker:
+        async with database_of(other)._engines.write.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             with pytest.raises(EngineStoreError) as failure:
                 await kit.engine.cancel(commands.Cancel(RunId("run-1")))
-            assert failure.value.cause["cause"].sqlstate == "57014"
+            assert cause_of(failure).sqlstate == "57014"
         assert (await kit.run()).cancel_requested_at_ms is None

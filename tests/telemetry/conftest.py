@@ -12,8 +12,8 @@ from belay_core.moments import SystemClock
 from belay_core.outcomes import attempts as attempt_outcomes
 from belay_core.outcomes import engine as engine_outcomes
 from belay_core.outcomes import runs as run_outcomes
-from belay_core.records.attempt import Attempt, AttemptId, FinishAttempt
-from belay_core.records.owner import Lease, OwnerId
+from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, FinishAttempt
+from belay_core.records.owner import Lease, LivenessEvidence, OwnerId
 from belay_core.records.run import RunRow, RunSnapshot, RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, RunRecord, Waiting
@@ -140,6 +140,9 @@ _LEASED = {**_OWNED, "epoch": 3}
 _STEP = {**_LEASED, "step_key": "pay#1", "attempt": 2}
 _APPROVAL = {"approval_id": "approval-1"}
 _HOST = {"owner_host_id": "host-a"}
+_CLAIMED = {"run_id": RUN, "claimant_host_id": "host-a"}
+_PENDING = RunSnapshot(RunStatus.PENDING)
+_PROOF = LivenessEvidence(OWNER, 1, "lease-expired")
 _DECIDE = commands.Decide(
     ApprovalId("approval-1"), "approved", "d", by=SECRET, reason=SECRET, edited=SECRET, edited_digest=SECRET
 )
@@ -158,6 +161,24 @@ EXAMPLES = (
         "activated",
         _OWNED,
     ),
+    Example("run", "lineage", (RUN,), (ROW,), "success", _RUN),
+    Example("run", "latest_round", (RUN,), ROW, "success", _RUN),
+    Example("run", "request_cancel", (RUN, 1), run_outcomes.CancelRequested(1), "cancel_requested", _RUN),
+    Example("run", "request_cancel_lineage", (RUN, 1), run_outcomes.NotFound(), "not_found", _RUN),
+    Example("run", "acknowledge_cancel", (RUN, OWNER, 1), False, "success", _OWNED),
+    Example("run", "claim", (RUN, _PENDING, OWNER, 1), run_outcomes.Claimed(1), "claimed", _CLAIMED),
+    Example("run", "activate", (RUN, OWNER, 1, _PENDING), run_outcomes.ClaimLost(), "claim_lost", _CLAIMED),
+    Example("run", "abandon_claim", (RUN, OWNER, 1), run_outcomes.Abandoned(), "abandoned", _CLAIMED),
+    Example(
+        "run",
+        "recover_claim",
+        (RUN, OWNER, 1, OWNER, 2, _PROOF),
+        run_outcomes.Recovered(),
+        "recovered",
+        {**_RUN, "observer_host_id": "host-a"},
+    ),
+    Example("run", "steal", (RUN, ROW, OWNER, 1, _PROOF), run_outcomes.Claimed(1), "claimed", _CLAIMED),
+    Example("run", "reconfirm", (RUN, OWNER, 1), run_outcomes.Updated(), "updated", _OWNED),
     Example("run", "heartbeat", (RUN, OWNER, 1), run_outcomes.Updated(), "updated", _OWNED),
     Example(
         "run",
@@ -175,6 +196,22 @@ EXAMPLES = (
         (FinishAttempt(RUN, "digest", 2, "completed", 2, outcome=SECRET), OWNER),
         attempt_outcomes.Finished(),
         "finished",
+        {**_ATTEMPT, **_HOST},
+    ),
+    Example(
+        "attempt",
+        "heartbeat",
+        (RUN, "digest", 2, OWNER, 1, SECRET),
+        run_outcomes.Updated(),
+        "updated",
+        {**_ATTEMPT, **_HOST},
+    ),
+    Example(
+        "attempt",
+        "patch",
+        (AttemptId(RUN, "digest", 2), AttemptPatch(error=SECRET), OWNER),
+        attempt_outcomes.Patched(),
+        "patched",
         {**_ATTEMPT, **_HOST},
     ),
     Example(

@@ -20,6 +20,12 @@ from belay_core.telemetry import answers
 
 TABLES = [
     ("belay.run.claims", {"op": "claim_and_own"}, RunStore.claim_and_own, answers.CLAIM_AND_OWN),
+    ("belay.run.claims", {"op": "claim"}, RunStore.claim, answers.CLAIM),
+    ("belay.run.claims", {"op": "activate"}, RunStore.activate, answers.ACTIVATE),
+    ("belay.run.claims", {"op": "abandon_claim"}, RunStore.abandon_claim, answers.ABANDON_CLAIM),
+    ("belay.run.claims", {"op": "recover_claim"}, RunStore.recover_claim, answers.RECOVER_CLAIM),
+    ("belay.run.claims", {"op": "steal"}, RunStore.steal, answers.STEAL),
+    ("belay.run.heartbeats", {"op": "heartbeat"}, RunStore.reconfirm, answers.HEARTBEAT),
     ("belay.run.claims", {"op": "acquire"}, EngineStore.acquire, answers.ACQUIRE),
     ("belay.run.heartbeats", {"op": "heartbeat"}, RunStore.heartbeat, answers.HEARTBEAT),
     ("belay.run.heartbeats", {"op": "renew"}, EngineStore.renew, answers.RENEW),
@@ -164,6 +170,7 @@ async def test_a_call_that_broke_off_is_counted_as_such(watched, examples):
 
 async def test_operations_that_own_nothing_are_not_counted(watched, example):
     counted = {"claim_and_own", "heartbeat", "transition_owned", "acquire", "renew", "park", "settle"}
+    counted |= {"claim", "activate", "abandon_claim", "recover_claim", "steal", "reconfirm"}
     if example.operation not in counted or example.store == "attempt":
         await watched.do(example)
         assert watched.counted() == {}

@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, and_, bindparam, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from belay_core.admission.runs import RunInput
 from belay_core.ids import RunId
@@ -27,40 +28,55 @@ from belay_drivers.sql.rows import Columns
 from belay_drivers.sql.run_store.base import RunRole, is_owner, ownership_facts, row_of
 from belay_drivers.sql.tables import runs, values
 
+OWNED_BY: Final = and_(
+    runs.c.run_id == bindparam("b_run"),
+    runs.c.status == RunStatus.RUNNING.value,
+    runs.c.owner_host_id == bindparam("b_host"),
+    runs.c.owner_pid == bindparam("b_pid"),
+    runs.c.owner_nonce == bindparam("b_nonce"),
+)
+"""The run is running under exactly this owner, whichever lease that is."""
 _HEARTBEAT: Final = (
     update(runs)
-    .where(
-        runs.c.run_id == bindparam("b_run"),
-        runs.c.status == RunStatus.RUNNING.value,
-        runs.c.owner_host_id == bindparam("b_host"),
-        runs.c.owner_pid == bindparam("b_pid"),
-        runs.c.owner_nonce == bindparam("b_nonce"),
-    )
+    .where(OWNED_BY)
     .values(heartbeat_at=later(runs.c.heartbeat_at, bindparam("b_now")))
     .returning(runs.c.run_id)
 )
+_RECONFIRM: Final = _HEARTBEAT.where(runs.c.claim_nonce.is_(None))
+
+
+def owned_by_parameters(run_id: RunId, owner: OwnerId) -> dict[str, Any]:
+    """The parameters of ``OWNED_BY``."""
+    return {"b_run": key_of(run_id), "b_host": owner.host_id, "b_pid": owner.pid, "b_nonce": owner.nonce}
 
 
 class Owning(RunRole):
-    """``heartbeat`` and ``transition_owned``."""
+    """``heartbeat``, ``reconfirm`` and ``transition_owned``."""
 
     async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
         """Store a sign of life (6.12)."""
-        given = RunInput("heartbeat")
+        return await self._beat("heartbeat", run_id, owner, now_ms, _HEARTBEAT)
+
+    async def reconfirm(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
+        """Store a sign of life, unless anybody has claimed the run (6.13)."""
+        return await self._beat("reconfirm", run_id, owner, now_ms, _RECONFIRM)
+
+    async def _beat(
+        self, method: str, run_id: RunId, owner: OwnerId, now_ms: Millis, statement: ReturningUpdate[tuple[str]]
+    ) -> HeartbeatOutcome:
+        given = RunInput(method)
         run_id = given.run_id(run_id)
         owner = given.owner(owner)
         now_ms = given.lease_reading(now_ms, self._clock, run_id)
-        bound = {
-            "b_run": key_of(run_id),
-            "b_host": owner.host_id,
-            "b_pid": owner.pid,
-            "b_nonce": owner.nonce,
-            "b_now": now_ms,
-        }
+        bound = {**owned_by_parameters(run_id, owner), "b_now": now_ms}
+
+        def beat(tx: Connection) -> HeartbeatOutcome:
+            if tx.execute(statement, bound).one_or_none() is not None:
+                return Updated()
+            return undone(tx, NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
 
         # Sending it twice is as good as once, so it matters little whether a lost one arrived.
-        work = self._database.write(lambda tx: _alive(tx, bound))
-        return await self._guard("heartbeat", work, run_id)
+        return await self._guard(method, self._database.write(beat), run_id)
 
     async def transition_owned(
         self,
@@ -79,12 +95,6 @@ class Owning(RunRole):
         condition = given.guard(guard)
         move = _Transition(key_of(run_id), owner, status, state, condition, self._now())
         return await self._guard("transition_owned", self._database.write(move, partial(move, again=True)), run_id)
-
-
-def _alive(tx: Connection, bound: dict[str, Any]) -> HeartbeatOutcome:
-    if tx.execute(_HEARTBEAT, bound).one_or_none() is not None:
-        return Updated()
-    return undone(tx, NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
 
 
 class _Transition:

@@ -18,21 +18,19 @@ from belay_drivers.sql.run_store.base import RunRole
 from belay_drivers.sql.tables import runs, values
 
 _parents = values.alias("parent_values")
-_RUN: Final = (
-    select(
-        runs,
-        values.c.full_id,
-        values.c.full_lineage_id,
-        values.c.state,
-        _parents.c.full_id.label("parent_full_id"),
+RUNS: Final = select(
+    runs,
+    values.c.full_id,
+    values.c.full_lineage_id,
+    values.c.state,
+    _parents.c.full_id.label("parent_full_id"),
+).select_from(
+    runs.outerjoin(values, values.c.run_id == runs.c.run_id).outerjoin(
+        _parents, _parents.c.run_id == runs.c.parent_run_id
     )
-    .select_from(
-        runs.outerjoin(values, values.c.run_id == runs.c.run_id).outerjoin(
-            _parents, _parents.c.run_id == runs.c.parent_run_id
-        )
-    )
-    .where(runs.c.run_id == bindparam("b_run"))
 )
+"""Runs with everything that a ``RunRow`` says."""
+ONE_RUN: Final = RUNS.where(runs.c.run_id == bindparam("b_run"))
 _OWNER: Final = ("owner_host_id", "owner_pid", "owner_nonce")
 _CLAIM: Final = ("claim_host_id", "claim_pid", "claim_nonce")
 _TEXTS: Final = ("owner_host_id", "owner_nonce", "claim_host_id", "claim_nonce", "parent_run_id", "lineage_id")
@@ -55,7 +53,7 @@ class Reading(RunRole):
         """The run as it stands (6.2)."""
         run_id = RunInput("get").run_id(run_id)
         bound = {"b_run": key_of(run_id)}
-        work = self._database.read(lambda tx: tx.execute(_RUN, bound).mappings().one_or_none())
+        work = self._database.read(lambda tx: tx.execute(ONE_RUN, bound).mappings().one_or_none())
         row = await self._guard("get", work, run_id)
         if row is None:
             raise RunStoreError("not_found_row", "get", f"run {run_id} was not found", {"run_id": run_id})

@@ -1,0 +1,163 @@
+"""Somebody sits at the terminal: questions, answers, and decisions made elsewhere meanwhile."""
+
+import json
+import re
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from belay_core.demo.conversation import QUESTION
+from tests.demo.demonstrating import (
+    SECONDS,
+    Terminal,
+    cli,
+    command,
+    demo,
+    environment,
+    large,
+    ledger_of,
+    small,
+    states,
+    until,
+    with_client,
+    work_until,
+    write,
+)
+from tests.demo.ubl import Document, Line
+
+pytestmark = pytest.mark.timeout(SECONDS + 10)
+
+
+def test_approve_edit_reject_and_skip_at_the_terminal(tmp_path: Path):
+    wrong = Document(number="W", supplier="Wrong", changed={"PayableAmount": Decimal("636.28")})
+    inbox = write(tmp_path / "in", [small(0), large(1), wrong, large(3), large(4)])
+    with Terminal("--inbox", str(inbox), "--by", "ana") as terminal:
+        terminal.answer(QUESTION, "what?")
+        terminal.answer("a, e, r or s, please", "", 1)
+        terminal.answer(QUESTION, "a", 3)
+        terminal.answer(QUESTION, "e", 4)
+        terminal.answer("cost centre [9900]:", "4711")
+        terminal.answer("There is no such cost centre", "2100")
+        terminal.answer("amount [636.28 EUR]:", "700")
+        terminal.answer("may not be more than the document asks for, 636.28 EUR", "119.00")
+        terminal.answer("cost centre 2100 Information technology, amount 119.00 EUR", "y")
+        terminal.answer(QUESTION, "r", 5)
+        terminal.answer("why?", "not ours")
+        terminal.answer(QUESTION, "s", 6)
+        ended = terminal.ended()
+    assert ended.code == 0
+    assert "4 completed, 1 stopped" in ended.out
+    assert set(states(ended.url).values()) == {"completed", "approval"}
+    assert {posting[1:4] for posting in ended.ledger} == {
+        ("N-0", 11900, "3100"),
+        ("N-1", 2380000, "3100"),
+        ("W", 11900, "2100"),
+    }
+    results = with_client(ended.url, outcomes)
+    assert results["003.xml"] == '"rejected by ana: not ours"'
+    assert results["002.xml"].startswith('"posted as ')
+    assert ended.folder.joinpath("filed").is_dir()
+
+
+async def outcomes(client) -> dict[str, str]:
+    runs = [await client.get(run.run_id) for run in await client.list()]
+    return {json.loads(run.input)["name"]: run.result or "" for run in runs}
+
+
+def test_a_question_is_withdrawn_when_it_is_decided_in_another_terminal(tmp_path: Path):
+    inbox = write(tmp_path / "in", [large(1), large(2)])
+    with Terminal("--inbox", str(inbox)) as terminal:
+        terminal.waits_for(QUESTION)
+        offered = re.search(r"from another terminal: belay (approvals --database \S+)", terminal.shown)
+        assert offered is not None
+        asked = subprocess.run(
+            command(*offered[1].split(), "--json"), check=True, capture_output=True, env=environment()
+        )
+        run = next(each["run_id"] for each in json.loads(asked.stdout) if each["subject"]["document"] == "000.xml")
+        url = offered[1].split()[-1]
+        # What is typed into a question that goes away is no answer to the next one.
+        terminal.type("r")
+        decided = subprocess.run(
+            command("approve", run, "--by", "bob", "--yes", "--database", url), check=False, env=environment()
+        )
+        assert decided.returncode == 0
+        terminal.waits_for("decided elsewhere: approved by bob")
+        terminal.answer(QUESTION, "r", 2)
+        terminal.answer("why?", "")
+        ended = terminal.ended()
+    assert ended.code == 0
+    assert [posting[1] for posting in ended.ledger] == ["N-1"]
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it(tmp_path: Path):
+    inbox = write(tmp_path / "in", [large(1), large(2)])
+    with Terminal("--inbox", str(inbox)) as terminal:
+        terminal.answer(QUESTION, "s\na\na")
+        terminal.waits_for(QUESTION, 2)
+        terminal.answer(QUESTION, "s", 2)
+        ended = terminal.ended()
+    assert "0 completed, 2 stopped" in ended.out
+
+
+def test_nobody_answers_any_more_after_the_end_of_the_input(tmp_path: Path):
+    inbox = write(tmp_path / "in", [large(1), small(2)])
+    with Terminal("--inbox", str(inbox)) as terminal:
+        terminal.waits_for(QUESTION)
+        terminal.type("\x04")
+        ended = terminal.ended()
+    assert ended.code == 0
+    assert "nobody answers any more" in ended.out
+    assert "1 completed, 1 stopped" in ended.out
+
+
+def test_ctrl_c_leaves_in_good_order_and_says_how_to_go_on(tmp_path: Path):
+    inbox = write(tmp_path / "in", [large(1), *(small(number) for number in range(2, 8))])
+    with Terminal("--inbox", str(inbox), "--kill", "--moment", "3000") as terminal:
+        url = f"sqlite:///{terminal.folder}/belay.db"
+        until(lambda: "running" in states(url).values())
+        terminal.type("\x03")
+        ended = terminal.ended()
+    assert ended.code == 130
+    assert "interrupted; the workers have left in good order" in ended.out
+    assert "Traceback" not in ended.out
+    worker = f"belay worker --app belay_core.demo.workflow:WORKFLOWS --database {url}"
+    assert worker in ended.out
+    assert "running" not in states(url).values()
+
+
+def test_where_nobody_can_be_asked_the_gates_stay_open_and_the_commands_work(tmp_path: Path):
+    inbox = write(tmp_path / "in", [large(1), large(2), small(3)])
+    ended = demo("--inbox", str(inbox))
+    assert ended.code == 0
+    assert "1 completed, 2 stopped" in ended.out
+    (approve, _), (_, reject) = ended.commands("approve"), ended.commands("reject")
+    assert cli(*approve, "--by", "ana") == 0
+    assert cli(*reject, "--by", "ana", "--reason", "twice") == 0
+    work_until(ended.url, lambda: set(states(ended.url).values()) == {"completed"})
+    assert len(ended.ledger) == len(ledger_of(ended.folder)) == 2
+
+
+NAMES = (b"evil\x1b]0;pwned\x07\x1b[2J.xml", b"line\nbreak.xml", b"latin-\xe9.xml", b"-rf.xml", b"rtl\xe2\x80\xae.xml")
+
+
+def test_hostile_names_and_texts_do_not_drive_the_terminal(tmp_path: Path):
+    inbox = write(tmp_path / "in", [])
+    lines = (Line(name="pay \u202eevil\u202c now", price=Decimal(20_000)),)
+    document = Document(lines=lines, supplier="Nice\u200b Ltd\u2066")
+    for number, name in enumerate(NAMES):
+        changed = Document(**{**vars(document), "number": f"H\u202e-{number}"})
+        (Path(str(inbox)) / Path(name.decode("utf-8", "surrogateescape"))).write_bytes(changed.bytes())
+    with Terminal("--inbox", str(inbox)) as terminal:
+        for times in range(1, len(NAMES) + 1):
+            terminal.answer(QUESTION, "a", times)
+        ended = terminal.ended()
+    assert ended.code == 0, ended.out
+    assert "5 completed, 0 stopped" in ended.out
+    for hidden in ("\x1b]0;", "\x1b[2J.xml", "\u202e", "\u202c", "\u200b", "\u2066", "\x07"):
+        assert hidden not in ended.out, hidden
+    assert "evil<U+001B>]0;pwned<U+0007><U+001B>[2J.xml" in ended.out
+    assert "latin-<U+DCE9>.xml" in ended.out
+    assert "line<U+000A>break.xml" in ended.out or "line break.xml" in ended.out
+    assert len(ended.ledger) == 5
