@@ -1,4 +1,4 @@
-"""Faults at the seam between the engine and its store: at the n-th call something goes wrong, or somebody comes between.
+"""Faults at the seam between engine and store: at the n-th call something goes wrong, or somebody comes between.
 
 A recorder counts the calls of an undisturbed run; then the same run is made once for every call and every fault::
 

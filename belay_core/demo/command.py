@@ -5,10 +5,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+if TYPE_CHECKING:
+    from belay_core.demo.running import Approving, Wish
+    from belay_core.demo.screen import Screen
+
+_STDIN: Final = 0
 _DONE: Final = 0
 _NOT_RIGHT: Final = 1
 
@@ -16,17 +21,12 @@ _NOT_RIGHT: Final = 1
 @click.command()
 @click.option(
     "--inbox",
-    type=click.Path(file_okay=True, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="DIR",
     help="The folder of documents; the packaged samples unless given.",
 )
-@click.option(
-    "--database",
-    metavar="URL",
-    envvar="BELAY_DATABASE",
-    show_envvar=True,
-    help="Where the runs are kept; a fresh SQLite file unless given.",
-)
+# Not from the environment: a demo is not to fill the database that somebody works with.
+@click.option("--database", metavar="URL", help="Where the runs are kept; a fresh SQLite file unless given.")
 @click.option(
     "--approve",
     type=click.Choice(["ask", "all", "none"]),
@@ -56,9 +56,8 @@ def demo(
     exactly once, and filed. At the end the ledger itself is asked. Exit codes: 0 where every document was posted
     exactly once or is visibly stopped, 1 otherwise.
     """
-    from belay_core.demo.running import Approving, Wish, demonstrate
+    from belay_core.demo.running import Wish
     from belay_core.demo.screen import Screen
-    from belay_core.demo.telling import tell_report
 
     screen = Screen(sys.stderr if as_json else sys.stdout)
     wish = Wish(
@@ -67,9 +66,17 @@ def demo(
         approve=cast("Approving", approve),
         kill=kill,
         by=_who(by),
-        keyboard=sys.stdin.fileno() if screen.is_terminal and sys.stdin.isatty() else None,
+        keyboard=_STDIN if screen.is_terminal and os.isatty(_STDIN) else None,
         moment_ms=moment,
     )
+    return _shown(wish, screen, as_json=as_json)
+
+
+def _shown(wish: "Wish", screen: "Screen", *, as_json: bool) -> int:
+    """Run the demo and tell what came of it; the exit code."""
+    from belay_core.demo.running import demonstrate
+    from belay_core.demo.telling import tell_report
+
     try:
         found = asyncio.run(demonstrate(wish, screen))
     finally:

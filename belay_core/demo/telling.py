@@ -8,8 +8,6 @@ from belay_core.demo.places import VARIABLE, Places
 from belay_core.demo.report import HEAD, Ended, Report
 from belay_core.demo.screen import Screen
 
-_POSTED_NOTHING = "it posted nothing"
-
 
 def tell_places(screen: Screen, places: Places) -> None:
     """Where everything is, before anything happens: it is of use while the demo runs."""
@@ -109,10 +107,12 @@ def _accounted(each: Ended) -> str:
 def _tell_kills(screen: Screen, report: Report) -> None:
     if not report.kills:
         return
-    taken = [hit.resumed_after for hit in report.hits if hit.resumed_after is not None]
+    hits = report.hits
+    runs = {hit.run_id for hit in hits}
+    again = f", {len(hits)} times in all" if len(hits) > len(runs) else ""
     screen.say()
-    screen.say(f"{len(report.kills)} workers were killed, with {len(report.hits)} runs in their hands")
+    screen.say(f"{len(report.kills)} workers were killed, with {len(runs)} runs in their hands{again}")
+    taken = [hit.resumed_after for hit in hits if hit.resumed_after is not None]
     if taken:
-        screen.say(
-            f"{report.resumed} runs were resumed by other workers, the slowest {max(taken) / 1000:.1f} s after the kill"
-        )
+        slowest = f"the slowest {max(taken) / 1000:.1f} s after the kill"
+        screen.say(f"{report.resumed} of them were resumed by other workers, {slowest}")

@@ -8,17 +8,17 @@ from belay_core import commands
 from belay_core.admission import json
 from belay_core.engine.board import Call
 from belay_core.engine.failures import failure, read_failure
-from belay_core.engine.holding import HoldLost
 from belay_core.engine.play import Answer, Play
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.ids import ApprovalId
-from belay_core.outcomes.engine import AlreadyDecided, NotYet, Recorded
+from belay_core.outcomes.engine import AlreadyDecided, NotYet
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
 from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.workflows.caught import Raised, caught
 from belay_core.workflows.conductor import Question
-from belay_core.workflows.fingerprints import text_digest
+from belay_core.workflows.fingerprints import text_digest, value_digest
 from belay_core.workflows.middleware import GateFacts
 from belay_core.workflows.values import Codec, codec_of
 
@@ -32,24 +32,26 @@ class GateCall:
         self._question = question
         self._codec: Codec[Any] = codec_of(question.subject, question.of)
         self._asked: StepRecord | None = None
+        self._text = ""
+        self._digest = value_digest(question.subject)
+        self._judging = False
 
     async def answer(self) -> Any:
         """The answer, from the records or from waiting for it."""
         attempts = self._play.records.reach(self._call.key)
-        text = self._codec.encode(self._question.subject)
-        self._play.check(self._call.key, StepKind.GATE, text_digest(text), attempts)
+        self._text = self._codec.encode(self._question.subject)
+        self._play.check(self._call.key, StepKind.GATE, self._digest, attempts)
         if attempts and attempts[-1].state is not StepState.WAITING:
             return await self._play.give(self._call, self._kept(attempts[-1]))
         self._asked = attempts[-1] if attempts else None
-        return await self._play.perform(self._call, lambda: self._ask(text), self._withdraw)
+        return await self._play.perform(self._call, self._ask, self._withdraw)
 
     def _kept(self, last: StepRecord) -> Answer:
-        place, at = last.recorded or 0, last.finished_at_ms or last.started_at_ms
-        if last.state is StepState.CANCELLED:
-            return Answer(place, at, error=StepCancelled(last.step))
+        if last.state in UNWANTED:
+            return Answer(last, error=StepCancelled(last.step))
         if last.state is StepState.FAILED:
-            return Answer(place, at, error=StepFailed(last.step, *read_failure(last.error)))
-        return Answer(place, at, value=self._decoded(last))
+            return Answer(last, error=StepFailed(last.step, *read_failure(last.error)))
+        return Answer(last, value=self._decoded(last))
 
     def _decoded(self, last: StepRecord) -> Any:
         kept = json.decode(last.outcome or "null")
@@ -73,14 +75,14 @@ class GateCall:
             detail = "what was decided upon does not fit the gate's subject"
             self._play.send_to_review("undecodable", last.step_key, detail)
 
-    async def _ask(self, text: str) -> Answer:
+    async def _ask(self) -> Answer:
         await self._play.require_unheld(self._call)
         if self._asked is None:
             verdict = await self._judged()
             if verdict is not None:
                 return verdict
-            self._asked = self._begun(text)
-            await self._play.holding.ask(self._asked, self._approval(self._asked, text))
+            self._asked = self._begun()
+            await self._play.holding.ask(self._asked, self._approval(self._asked))
             self._watch(None)
         return await self._decided(self._asked)
 
@@ -88,14 +90,15 @@ class GateCall:
         """What ``when`` leads to: a skipped gate, a failed one, or None where somebody has to look."""
         if self._question.needed is None:
             return None
-        text, _ = self._codec.round_trip(self._question.subject)
-        begun = self._begun(text)
-        try:
-            if await self._question.needed():
-                return None
-        except Exception as error:  # noqa: BLE001  (whatever an author's condition raises is data)
-            return await self._close(begun, StepState.FAILED, None, failure(error))
-        outcome: dict[str, JsonValue] = {"answer": "not_needed", "subject": text}
+        begun = self._begun()
+        self._judging = True
+        verdict = await caught(self._question.needed)
+        self._judging = False
+        if isinstance(verdict, Raised):
+            return await self._close(begun, StepState.FAILED, None, failure(verdict.error))
+        if verdict:
+            return None
+        outcome: dict[str, JsonValue] = {"answer": "not_needed", "subject": self._text}
         return await self._close(begun, StepState.SKIPPED, outcome)
 
     async def _decided(self, asked: StepRecord) -> Answer:
@@ -125,21 +128,17 @@ class GateCall:
         """Close the gate undecided; None where a decision came first, or the store's clock is not there yet."""
         outcome: dict[str, JsonValue] = {"answer": "lapsed"}
         ended = self._ended(asked, StepState.SUCCEEDED, outcome)
-        command = commands.Lapse(self._play.holding.lease, approval.approval_id, ended)
-        answer = await self._play.holding.send(lambda: self._play.services.stores.engine.lapse(command))
-        match answer:
-            case Recorded():
-                self._watch("lapsed")
-                return self._kept(ended)
-            case AlreadyDecided():
+        match await self._play.holding.lapse(approval.approval_id, ended):
+            case AlreadyDecided(decision="approved" | "rejected"):
                 await self._read_again()
                 return None
             case NotYet(lapse_at_ms=moment):
                 await self._play.services.until(moment)
                 return None
             case _:
-                self._play.holding.lose()
-                raise HoldLost
+                # Or it has lapsed already: this very command did it, and its answer was lost on the way.
+                self._watch("lapsed")
+                return self._kept(ended)
 
     async def _read_again(self) -> None:
         run_id = self._play.run.run_id
@@ -157,19 +156,19 @@ class GateCall:
 
     async def _withdraw(self, task: "asyncio.Task[Answer]") -> None:
         """The author no longer waits: the gate is closed, and the approval can no longer be given."""
-        task.cancel()
+        if self._judging:
+            task.cancel()
         await asyncio.wait([task])
-        if self._asked is None:
+        if not task.cancelled():
             return
-        ended = self._ended(self._asked, StepState.CANCELLED, None)
-        command = commands.Withdraw(self._play.holding.lease, ended)
-        await self._play.holding.send(lambda: self._play.services.stores.engine.withdraw(command))
+        ended = self._ended(self._asked or self._begun(), StepState.CANCELLED, None)
+        await (self._play.holding.withdraw(ended) if self._asked else self._play.holding.record(ended))
 
     def _watch(self, answer: str | None) -> None:
         facts = GateFacts(self._play.run.run_id, self._play.workflow, self._question.gate, self._call.key, answer)
         self._play.services.watchers.gate(facts)
 
-    def _begun(self, text: str) -> StepRecord:
+    def _begun(self) -> StepRecord:
         return StepRecord(
             step_key=self._call.key,
             attempt=1,
@@ -178,10 +177,10 @@ class GateCall:
             state=StepState.WAITING,
             idempotent=True,
             started_at_ms=self._play.services.now(),
-            input_digest=text_digest(text),
+            input_digest=self._digest,
         )
 
-    def _approval(self, asked: StepRecord, text: str) -> ApprovalRecord:
+    def _approval(self, asked: StepRecord) -> ApprovalRecord:
         lapse_after = self._question.lapse_after
         lapse_at = None if lapse_after is None else asked.started_at_ms + int(lapse_after.total_seconds() * 1000)
         approval = ApprovalRecord(
@@ -189,8 +188,8 @@ class GateCall:
             run_id=self._play.run.run_id,
             step_key=self._call.key,
             gate=self._question.gate,
-            subject=text,
-            subject_digest=text_digest(text),
+            subject=self._text,
+            subject_digest=text_digest(self._text),
             asked_at_ms=asked.started_at_ms,
             lapse_at_ms=lapse_at,
         )

@@ -28,6 +28,8 @@ class Call:
         """The author's task that awaits the answer."""
         self.inline = task is scope.task
         self.waiting: Waiting | None = None
+        self.given_up = False
+        """Set once the author no longer waits for the answer."""
 
 
 class Board:
@@ -95,6 +97,12 @@ class Board:
             self._working += 1
         call.waiting = None
         self._moved()
+
+    def hand_over(self, key: str) -> None:
+        """What the call under this key waits for has come, and it works again as soon as it hears of it."""
+        call = self.calls.get(key)
+        if call is not None:
+            self.works(call)
 
     def close(self, call: Call, at: Millis | None = None) -> None:
         """The call is answered, at this recorded moment, or nobody wants its answer; its scope is busy again."""

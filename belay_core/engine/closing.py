@@ -8,7 +8,6 @@ from belay_core import commands
 from belay_core.engine.failures import failure
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.play import Play, Review
-from belay_core.engine.records import is_orphan
 from belay_core.engine.services import Services
 from belay_core.errors import ValueRefused
 from belay_core.moments import Millis
@@ -18,6 +17,7 @@ from belay_core.outcomes.runs import FenceLost
 from belay_core.records.run import RunStatus, TerminalRunStatus
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.caught import Raised, outcome_of
 from belay_core.workflows.definition import Definition
 
 _RANK = ("needs_review", "approval", "timer", "backoff", "released")
@@ -33,25 +33,27 @@ class Closing:
 
     async def finished(self, play: Play, body: "asyncio.Task[Any]") -> str | None:
         """The body has ended: settle, unless an attempt is left whose end nobody knows."""
-        unreached = list(play.records.unreached())
-        for each in unreached:
+        for each in play.records.unreached():
             play.note("not_reached", each.step_key)
-        orphan = next((each for each in unreached if is_orphan(each)), None)
+        orphan = play.records.orphan()
         notes = tuple(play.notes)
         if orphan is not None:
             await self._orphaned(orphan)
-            review = Review("orphan", orphan.step_key, "it was never reached again, and nobody knows how it ended")
+            review = Review("orphan", orphan.step_key, "the body has ended, and nobody knows how this did")
             return await self.park_for_review(review, notes)
+        found = outcome_of(body) if play.broken is None else Raised(play.broken)
+        if isinstance(found, Raised):
+            return await self._settle(RunStatus.FAILED, notes, error=failure(found.error))
         try:
-            result = self._definition.result_codec.encode(self._result(play, body))
+            result = self._definition.result_codec.encode(found)
         except ValueRefused as refused:
             return await self._settle(RunStatus.FAILED, notes, error=failure(ValueRefused(f"result: {refused}")))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  (whatever an author raises is data)
+        except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
             return await self._settle(RunStatus.FAILED, notes, error=failure(error))
         return await self._settle(RunStatus.COMPLETED, notes, result=result)
 
     async def _orphaned(self, attempt: StepRecord) -> None:
-        """Nobody reaches the attempt any more: close it, so that an operator can say how it ended."""
+        """Nobody waits for the attempt any more: close it, so that an operator can say how it ended."""
         if attempt.state is not StepState.ORPHANED:
             await self._holding.record(replace(attempt, state=StepState.ORPHANED, finished_at_ms=self._services.now()))
 
@@ -81,11 +83,6 @@ class Closing:
         """This worker leaves; any other may go on at once."""
         now: Millis = self._services.now()
         return await self._park(commands.Park(self._holding.lease, Waiting("released"), None, now, None, notes))
-
-    def _result(self, play: Play, body: "asyncio.Task[Any]") -> Any:
-        if play.broken is not None:
-            raise play.broken
-        return body.result()
 
     async def _settle(
         self, status: TerminalRunStatus, notes: tuple[str, ...], result: str | None = None, error: str | None = None

@@ -23,8 +23,6 @@ class PlayConductor(Conductor):
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self.steps: dict[str, StepCall] = {}
-        """The steps that are open, by key."""
 
     @property
     def run_id(self) -> str:
@@ -36,6 +34,7 @@ class PlayConductor(Conductor):
     ) -> Coroutine[Any, Any, Any]:
         """Key the step now; execute it, or give its record, when awaited."""
         key = self._key(scope, step.name)
+        self._require_data(step)
         digest = None if arguments is None else self._digest(step, arguments)
         return self._step(scope, key, step, invoke, digest)
 
@@ -66,9 +65,8 @@ class PlayConductor(Conductor):
     ) -> Any:
         await self._play.require_open()
         call = self._play.board.open(key, scope)
-        self.steps[key] = StepCall(self._play, call, step, invoke, digest)
         try:
-            return await self._reviewed(self.steps[key].answer())
+            return await self._reviewed(StepCall(self._play, call, step, invoke, digest).answer())
         finally:
             self._play.board.close(call)
 
@@ -105,6 +103,13 @@ class PlayConductor(Conductor):
             raise self._play.break_off(error) from None
         scope.unopened += 1
         return key
+
+    def _require_data(self, step: Step[..., Any]) -> None:
+        """Refuse a step whose results could not be kept before it acts on the world."""
+        try:
+            _ = step.codec
+        except DefinitionError as error:
+            raise self._play.break_off(error) from None
 
     def _digest(self, step: Step[..., Any], arguments: object) -> str:
         try:

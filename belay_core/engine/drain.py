@@ -14,11 +14,12 @@ from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.play import Play, Review
 from belay_core.engine.services import Services
 from belay_core.engine.unwinding import unwind
-from belay_core.errors import ValueRefused
+from belay_core.errors import StoreError, ValueRefused
 from belay_core.limits import TAKEOVERS_WITHOUT_PROGRESS
 from belay_core.moments import event_or_time
-from belay_core.records.owner import Lease
+from belay_core.outcomes.engine import Acquired
 from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.caught import caught
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.middleware import DrainFacts
@@ -41,17 +42,15 @@ class Drain:
     def __init__(
         self,
         services: Services,
-        lease: Lease,
-        history: RunHistory,
+        acquired: Acquired,
+        history: RunHistory | None,
         definition: Definition[Any, Any],
-        *,
-        readable: bool = True,
     ) -> None:
-        self.holding = Holding(services, lease, history.run.cancel_requested_at_ms)
+        self.holding = Holding(services, acquired.lease, acquired.run.cancel_requested_at_ms)
         self._services = services
+        self._run = acquired.run
         self._history = history
-        self._readable = readable
-        """Whether the history is what is recorded; where it could not be read, the run goes to review."""
+        """What is recorded of the run; None where it has yet to be read."""
         self._definition = definition
         self._closing = Closing(services, self.holding, definition)
         self._leaving = False
@@ -59,7 +58,7 @@ class Drain:
 
     async def run(self) -> str:
         """Work until the run is settled, parked or lost; the word for which of them it was."""
-        run, lease = self._history.run, self.holding.lease
+        run, lease = self._run, self.holding.lease
         facts = DrainFacts(run.run_id, self._definition.name, lease.epoch, lease.owner.host_id, run.trace)
         outcome = "failure"
         with self._services.watchers.drain(facts) as close:
@@ -87,39 +86,43 @@ class Drain:
             outcome = await self._once()
             if outcome is not None:
                 return outcome
-            self._history = await self._read()
+            self._history = None
 
     async def _once(self) -> str | None:
         """Play the body and close; None where there are news, and everything is to be played again."""
-        if self._history.run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:
+        if self._run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:
             review = Review("poison", None, "its owners died one after the other, and nothing was recorded")
             return await self._closing.park_for_review(review, ())
         if self.holding.cancel_requested:
             return await self._closing.cancelled(())
-        if not self._readable:
+        try:
+            history = self._history or await self._read()
+        except StoreError:
             review = Review("undecodable", None, "what is recorded of it cannot be read")
             return await self._closing.park_for_review(review, ())
-        play = Play(self._services, self.holding, self._history)
-        body = asyncio.ensure_future(self._body(play, conductor := PlayConductor(play)))
-        play.root.task = body
+        return await self._play(Play(self._services, self.holding, history))
+
+    async def _play(self, play: Play) -> str | None:
+        play.held = self._leaving
+        play.root.task = body = asyncio.ensure_future(caught(lambda: self._body(play)))
         try:
             end = await self._supervise(play, body)
             waits = play.board.waits_now()
-            await unwind(play, conductor, body, let_steps_end=end is not End.CANCELLED, cut=self._grace_over)
+            await unwind(play, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)
         except BaseException:
-            await unwind(play, conductor, body, let_steps_end=False, cut=True)
+            await unwind(play, body, let_steps_end=False, hurry=lambda: True)
             raise
         return await self._close(end, play, body, waits)
 
-    async def _body(self, play: Play, conductor: PlayConductor) -> Any:
+    async def _body(self, play: Play) -> Any:
         """The author's body with its decoded input."""
         try:
-            given = self._definition.input_codec.decode(self._history.run.input or "null")
+            given = self._definition.input_codec.decode(play.run.input or "null")
         except ValueRefused as refused:
             play.review = Review("undecodable", None, f"input: {refused}")
             self.holding.signal.set()
             return await play.never()
-        return await self._definition.body(Context(conductor, play.root), given)
+        return await self._definition.body(Context(PlayConductor(play), play.root), given)
 
     async def _supervise(self, play: Play, body: "asyncio.Task[Any]") -> End:
         """Watch over a play until it ends."""
@@ -133,6 +136,9 @@ class Drain:
                     signal.cancel()
                 if (end := self._end(play, body, idle)) is not None:
                     return end
+                if idle.done():
+                    # Something has happened since; a run is parked only where nothing has.
+                    idle = asyncio.ensure_future(self._idle_for_good(play))
                 self.holding.signal.clear()
                 play.held = self._leaving
                 await self._look(play)
@@ -140,7 +146,7 @@ class Drain:
             idle.cancel()
             play.board.stop()
 
-    def _end(self, play: Play, body: "asyncio.Task[Any]", idle: "asyncio.Task[None]") -> End | None:
+    def _end(self, play: Play, body: "asyncio.Task[Any]", idle: "asyncio.Task[int]") -> End | None:
         if self.holding.lost:
             return End.LOST
         if self.holding.cancel_requested:
@@ -151,7 +157,7 @@ class Drain:
             return End.FINISHED
         if self._grace_over:
             return End.LEFT
-        if not idle.done():
+        if not idle.done() or idle.result() != play.board.moves:
             return None
         held_back = any(wait.reason == "released" for wait in play.board.waits_now())
         return End.LEFT if held_back else End.IDLE
@@ -163,8 +169,11 @@ class Drain:
         if self.holding.has_news:
             play.arrived(await self._read())
 
-    async def _idle_for_good(self, play: Play) -> None:
-        """Come back when the run has been idle for as long as it may stay in memory, or at once when leaving."""
+    async def _idle_for_good(self, play: Play) -> int:
+        """Come back when the run has been idle for as long as it may stay in memory, or at once when leaving.
+
+        Gives the count of what has happened until then.
+        """
         board, clock = play.board, self._services.stores.clock
         while True:
             await board.idle()
@@ -174,7 +183,7 @@ class Drain:
                 board.changed.clear()
                 await event_or_time(board.changed, clock, linger)
             if board.moves == moves:
-                return
+                return moves
 
     async def _close(self, end: End, play: Play, body: "asyncio.Task[Any]", waits: list[Waiting]) -> str | None:
         notes = tuple(play.notes)
@@ -193,12 +202,13 @@ class Drain:
                 return await self._closing.parked(waits, notes)
 
     async def _read(self) -> RunHistory:
-        """Read the run again; what had been news before the reading is seen."""
+        """Read the run, however long the database cannot be reached; what had been news before it is seen then."""
         run_id = self.holding.lease.run_id
         found = await self.holding.send(lambda: self._services.stores.engine.history(History((run_id,))))
         if not found:
             self.holding.lose()
             raise HoldLost
+        self._run = found[0].run
         self.holding.seen_ms = self.holding.news_ms = found[0].run.ready_at_ms
         if found[0].run.cancel_requested_at_ms is not None:
             self.holding.cancel_requested = True

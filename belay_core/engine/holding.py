@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, assert_never
+from typing import NoReturn, TypeVar, assert_never
 
 from belay_core import commands
 from belay_core.engine.services import Services
 from belay_core.errors import BelayError, EngineStoreError
 from belay_core.moments import Millis
 from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
-from belay_core.outcomes.engine import Recorded, Renewed, RenewOutcome
+from belay_core.outcomes.engine import LapseOutcome, NoSuchApproval, Recorded, RecordOutcome, Renewed, RenewOutcome
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease
 from belay_core.records.step_record import StepRecord
@@ -40,6 +40,7 @@ class Holding:
         self.confirmed_at = services.stores.clock.elapsed()
         """The boot-time moment at which the last confirmed sign of life was sent."""
         self._services = services
+        self._turn = asyncio.Lock()
 
     @property
     def has_news(self) -> bool:
@@ -72,29 +73,54 @@ class Holding:
     async def record(self, *attempts: StepRecord) -> None:
         """Store attempts. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Record(self.lease, attempts)
-        sent_at = self._services.stores.clock.elapsed()
-        answer = await self.send(lambda: self._services.stores.engine.record(command))
-        match answer:
-            case Recorded():
-                self._confirm(sent_at, answer)
-            case FenceLost() | RunNotFound() | Conflict():
-                self._fail(answer)
-            case _:
-                assert_never(answer)
+        self._recorded(await self.write(lambda: self._services.stores.engine.record(command)))
 
     async def ask(self, attempt: StepRecord, approval: ApprovalRecord) -> None:
         """Open a gate. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Ask(self.lease, attempt, approval)
-        answer = await self.send(lambda: self._services.stores.engine.ask(command))
+        answer = await self.write(lambda: self._services.stores.engine.ask(command))
         if not isinstance(answer, (Inserted, ExistingSame)):
-            self._fail(answer)
+            self._fail()
 
     async def begin_sleep(self, attempt: StepRecord) -> None:
         """Begin a sleep. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Sleep(self.lease, attempt)
-        answer = await self.send(lambda: self._services.stores.engine.sleep(command))
+        answer = await self.write(lambda: self._services.stores.engine.sleep(command))
         if not isinstance(answer, (Inserted, ExistingSame)):
-            self._fail(answer)
+            self._fail()
+
+    async def withdraw(self, attempt: StepRecord) -> None:
+        """Close a gate its author no longer wants. Raises ``HoldLost`` where the lease is gone."""
+        command = commands.Withdraw(self.lease, attempt)
+        self._recorded(await self.write(lambda: self._services.stores.engine.withdraw(command)))
+
+    async def lapse(self, approval_id: str, attempt: StepRecord) -> LapseOutcome:
+        """Close a gate nobody decided in time. Raises ``HoldLost`` where the lease is gone."""
+        command = commands.Lapse(self.lease, approval_id, attempt)
+        answer = await self.write(lambda: self._services.stores.engine.lapse(command))
+        if isinstance(answer, (FenceLost, RunNotFound, Conflict, NoSuchApproval)):
+            self._fail()
+        return answer
+
+    async def write(self, call: Callable[[], Awaitable[A]]) -> A:
+        """Give an owned command when those given before it have been answered, as ``send`` does.
+
+        What is recorded of a run is committed in the order of its places, also where one of the writes has to be
+        repeated: a replay delivers by place what the first play delivered by commit.
+        """
+        clock = self._services.stores.clock
+        sent_at = clock.elapsed()
+
+        def give() -> Awaitable[A]:
+            nonlocal sent_at
+            sent_at = clock.elapsed()
+            return call()
+
+        async with self._turn:
+            answer = await self.send(give)
+        if isinstance(answer, Recorded):
+            self._confirm(sent_at, answer)
+        return answer
 
     async def send(self, call: Callable[[], Awaitable[A]]) -> A:
         """Give a command, again and again while the database cannot be reached, as long as the lease may be ours.
@@ -121,7 +147,16 @@ class Holding:
             self.cancel_requested = True
             self.signal.set()
 
-    def _fail(self, _answer: Conflict | FenceLost | RunNotFound) -> None:
+    def _recorded(self, answer: RecordOutcome) -> None:
+        match answer:
+            case Recorded():
+                pass
+            case FenceLost() | RunNotFound() | Conflict():
+                self._fail()
+            case _:
+                assert_never(answer)
+
+    def _fail(self) -> NoReturn:
         # A conflict under a lease that holds means that records and play disagree; going on could only make it worse.
         self.lose()
         raise HoldLost

@@ -30,8 +30,7 @@ class Host:
         self._stores = services.stores
         self._definitions = definitions
         self._identity = this_process(services.stores.ids)
-        self._drains: dict[str, Drain] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._drains: dict[Drain, asyncio.Task[None]] = {}
         self._freed = asyncio.Event()
         self._leaving = asyncio.Event()
         self._grace_over = asyncio.Event()
@@ -45,7 +44,7 @@ class Host:
 
     def holdings(self) -> list[Holding]:
         """The runs in hand."""
-        return [each.holding for each in self._drains.values()]
+        return [each.holding for each in self._drains]
 
     async def work_for_ever(self) -> None:
         """Take and drain runs until ``leave`` is called."""
@@ -85,8 +84,8 @@ class Host:
 
     async def finish_all(self) -> None:
         """Come back when no run is in hand any more."""
-        while self._tasks:
-            await asyncio.wait(list(self._tasks))
+        while self._drains:
+            await asyncio.wait(list(self._drains.values()))
 
     async def _take_until_leaving(self) -> None:
         wait = self._services.settings.poll
@@ -102,17 +101,20 @@ class Host:
                 await event_or_time(self._freed, self._stores.clock, wait)
 
     async def _let_go(self) -> None:
-        for drain in self._drains.values():
+        for drain in self._drains:
             drain.leave()
         grace = asyncio.ensure_future(
             event_or_time(self._grace_over, self._stores.clock, self._services.settings.grace.total_seconds())
         )
         done = asyncio.ensure_future(self.finish_all())
-        await asyncio.wait({grace, done}, return_when=asyncio.FIRST_COMPLETED)
-        grace.cancel()
-        for drain in self._drains.values():
-            drain.end_grace()
-        await done
+        try:
+            await asyncio.wait({grace, done}, return_when=asyncio.FIRST_COMPLETED)
+            for drain in self._drains:
+                drain.end_grace()
+            await done
+        finally:
+            grace.cancel()
+            done.cancel()
 
     def _drop(self) -> None:
         """Write nothing more: this worker broke off, and nobody renews its leases."""
@@ -130,45 +132,36 @@ class Host:
         return tuple(owner for owner in owners if is_gone(owner, self._identity))
 
     async def _histories(self, acquired: tuple[Acquired, ...]) -> list[tuple[Acquired, RunHistory | None]]:
-        """The history of each run taken; None where it cannot be read, which harms none of the others."""
+        """The history of each run taken, read in one go; None where that fails, and each has to be read alone."""
         if not acquired:
             return []
         run_ids = tuple(each.run.run_id for each in acquired)
         try:
             read = await self._stores.engine.history(commands.History(run_ids))
         except StoreError:
-            return [(each, await self._history_alone(each)) for each in acquired]
+            read = ()
         found = {history.run.run_id: history for history in read}
         return [(each, found.get(each.run.run_id)) for each in acquired]
 
-    async def _history_alone(self, acquired: Acquired) -> RunHistory | None:
-        try:
-            read = await self._stores.engine.history(commands.History((acquired.run.run_id,)))
-        except StoreError:
-            return None
-        return read[0] if read else None
-
     def _begin(self, acquired: Acquired, history: RunHistory | None) -> None:
-        definition = self._definitions[acquired.run.workflow or ""]
-        readable = history is not None
-        drain = Drain(
-            self._services,
-            acquired.lease,
-            history or RunHistory(acquired.run, (), ()),
-            definition,
-            readable=readable,
-        )
-        self._drains[acquired.run.run_id] = drain
-        task = asyncio.create_task(self._drain(acquired.run.run_id, drain))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        drain = Drain(self._services, acquired, history, self._definitions[acquired.run.workflow or ""])
+        earlier = [each for each in self._drains if each.holding.lease.run_id == acquired.lease.run_id]
+        self._drains[drain] = asyncio.create_task(self._drain(drain, [self._drains[each] for each in earlier]))
+        for each in earlier:
+            each.holding.lose()
 
-    async def _drain(self, run_id: str, drain: Drain) -> None:
+    async def _drain(self, drain: Drain, earlier: "list[asyncio.Task[None]]") -> None:
+        """Drain a run; where this very worker had lost it, once its earlier play of it has ended."""
+        facts: dict[str, object] = {"run_id": drain.holding.lease.run_id}
         try:
+            if earlier:
+                await asyncio.wait(earlier)
             await drain.run()
         except StoreError as error:
-            _LOG.error("a run could not be closed", extra={"run_id": run_id, "code": error.code})
+            _LOG.error("a run could not be closed", extra={**facts, "code": error.code})
+        except Exception as error:  # noqa: BLE001  (a defect of one run must not be one of the worker)
+            _LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
         finally:
             if len(self._drains) >= self._services.settings.concurrency:
                 self._freed.set()
-            del self._drains[run_id]
+            del self._drains[drain]

@@ -1,9 +1,10 @@
 """One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from belay_core.admission import json
 from belay_core.commands import RunHistory
@@ -11,24 +12,48 @@ from belay_core.engine.board import Board, Call
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.records import Records
 from belay_core.engine.services import Services
-from belay_core.errors import BelayError, DefinitionError, StoreError
+from belay_core.errors import BelayError, DefinitionError, StepCancelled, StoreError
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import StepRecord
+from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
 from belay_core.workflows.scope import Scope
+
+T = TypeVar("T")
 
 _MOST_REFUSALS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call gives to the author's code, at its recorded place and moment."""
+    """What a call gives to the author's code, at the place and the moment of the record it is read from."""
 
-    recorded: int
-    at_ms: Millis
+    record: StepRecord
     value: Any = None
     error: BelayError | None = None
+
+    @property
+    def place(self) -> int:
+        """The place in the order of records."""
+        return self.record.recorded or 0
+
+    @property
+    def at_ms(self) -> Millis:
+        """The moment the scope stands at from then on."""
+        return self.record.finished_at_ms or self.record.started_at_ms
+
+
+class Executing(Protocol):
+    """A step whose attempt is executing, as whoever ends the play sees it."""
+
+    @property
+    @abstractmethod
+    def cuttable(self) -> bool:
+        """Whether stopping its body half-way leaves nothing that nobody knows of."""
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Stop its body, as far as it can be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +92,9 @@ class Play:
         self.notes: list[str] = []
         self.work: set[asyncio.Task[Any]] = set()
         """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
+        self.executing: dict[Executing, asyncio.Future[None]] = {}
+        """Steps an attempt of which executes or is being recorded, and what is set when that is over."""
         self._refused = 0
-        self.executing: set[asyncio.Future[Any]] = set()
-        """Attempts whose body runs or whose end is being recorded."""
         self._awaited: dict[str, asyncio.Future[Any]] = {}
         self._suspects: set[str] = set()
 
@@ -88,28 +113,27 @@ class Play:
 
         ``abandon`` is told of the task where the author stops waiting for it.
         """
-        task = asyncio.ensure_future(self._guarded(work))
-        self.work.add(task)
-        task.add_done_callback(self.work.discard)
+        task = self._working(work)
         try:
             answer = await asyncio.shield(task)
-            return await self.give(call, answer)
         except asyncio.CancelledError:
             if not self.unwinding:
-                self.board.works(call)
-                await abandon(task)
+                await self._outlasting(lambda: self._give_up(call, task, abandon))
             if self.unwinding or task.done():
                 self.board.close(call)
             else:
                 done = self.board.detach(call)
                 task.add_done_callback(lambda _task: done())
             raise
+        return await self.give(call, answer)
 
     async def give(self, call: Call, answer: Answer) -> Any:
         """Hand over an answer when it is its turn."""
         try:
-            await self.board.turn(call, answer.recorded, answer.at_ms)
+            await self.board.turn(call, answer.place, answer.at_ms)
         except asyncio.CancelledError:
+            if not self.unwinding:
+                await self._outlasting(lambda: self._forgo(answer))
             self.board.close(call)
             raise
         if answer.error is not None:
@@ -117,7 +141,12 @@ class Play:
         return answer.value
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
-        """Wait for what news bring under the call's key, or until a moment; None where the moment came first."""
+        """Wait for what news bring under the call's key, or until a moment; None where the moment came first.
+
+        Where the author no longer waits, nobody does.
+        """
+        if call.given_up:
+            raise asyncio.CancelledError
         if until is not None and until <= self.services.now():
             return None
         arrival: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -141,7 +170,8 @@ class Play:
             self.records.approvals[approval.step_key] = approval
             if approval.decision is not None:
                 self._arrive(approval.step_key, approval)
-        for attempt in history.attempts:
+        # An operator's word counts for the attempt it was given for, so of each step only the last one is looked at.
+        for attempt in {each.step_key: each for each in history.attempts}.values():
             if attempt.resolved_at_ms is not None:
                 self._arrive(attempt.step_key, attempt)
 
@@ -159,8 +189,8 @@ class Play:
         raise asyncio.CancelledError
 
     async def require_unheld(self, call: Call) -> None:
-        """Wait for ever where the worker leaves: nothing new begins then."""
-        if self.held:
+        """Wait for ever where the worker leaves or the play ends: nothing new begins then."""
+        if self.held or self.unwinding:
             self.board.waits(call, Waiting("released", call.key))
             await self.never()
 
@@ -205,8 +235,56 @@ class Play:
         arrival = self._awaited.get(key)
         if arrival is not None and not arrival.done():
             arrival.set_result(what)
+            self.board.hand_over(key)
 
-    async def _guarded(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _give_up(
+        self, call: Call, task: "asyncio.Task[Answer]", abandon: Callable[["asyncio.Task[Answer]"], Awaitable[None]]
+    ) -> None:
+        """The author no longer waits: whatever comes of the call, a replay has to tell it so again."""
+        call.given_up = True
+        if call.waiting is not None:
+            task.cancel()
+        self.board.works(call)
+        await abandon(task)
+        if task.done() and not task.cancelled():
+            await self._forgo(task.result())
+
+    async def _forgo(self, answer: Answer) -> None:
+        """The answer is recorded and the author did not take it: keep that beside it."""
+        if isinstance(answer.error, StepCancelled):
+            return
+        record = answer.record
+        unwanted = replace(
+            record,
+            attempt=record.attempt + 1,
+            state=StepState.ABANDONED,
+            recorded=self.records.next_place(),
+            finished_at_ms=self.services.now(),
+            outcome=None,
+            error=None,
+            meta="{}",
+            resolved_by=None,
+            resolved_at_ms=None,
+        )
+        await self.holding.record(unwanted)
+
+    async def _outlasting(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what has to be done, however often the caller is cancelled meanwhile; only the end of the play ends it."""
+        task = self._working(work)
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if self.unwinding:
+                    raise
+
+    def _working(self, work: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
+        task = asyncio.ensure_future(self._guarded(work))
+        self.work.add(task)
+        task.add_done_callback(self.work.discard)
+        return task
+
+    async def _guarded(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do work; where it cannot go on, never answer: whoever ends the play knows why."""
         try:
             return await work()

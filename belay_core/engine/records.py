@@ -18,6 +18,9 @@ class Records:
         self.approvals: dict[str, ApprovalRecord] = {each.step_key: each for each in history.approvals}
         self._last = max((each.recorded or 0 for each in history.attempts), default=0)
         self._reached: set[str] = set()
+        self._orphans: dict[str, StepRecord] = {}
+        for attempts in self._attempts.values():
+            self.add(attempts[-1])
         self._names: defaultdict[str, int] = defaultdict(int)
         for key in self._attempts:
             self._names[_without_count(key)] += 1
@@ -31,6 +34,16 @@ class Records:
         """The attempts under a key, the first one first; the key counts as reached."""
         self._reached.add(key)
         return self._attempts.get(key, [])
+
+    def add(self, attempt: StepRecord) -> None:
+        """An attempt is recorded, as the last one of its step."""
+        self._orphans.pop(attempt.step_key, None)
+        if is_orphan(attempt):
+            self._orphans[attempt.step_key] = attempt
+
+    def orphan(self) -> StepRecord | None:
+        """An attempt whose end nobody knows, if there is one."""
+        return next(iter(self._orphans.values()), None)
 
     def namesakes(self, key: str) -> int:
         """How many keys of this name are recorded in the key's scope."""

@@ -8,7 +8,7 @@ from belay_core.admission import json
 from belay_core.engine.board import Call
 from belay_core.engine.play import Answer, Play
 from belay_core.errors import StepCancelled
-from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
 
 
@@ -32,8 +32,8 @@ class SleepCall:
         await self._play.perform(self._call, self._sleep, self._cancel)
 
     def _kept(self, last: StepRecord) -> Answer:
-        error = StepCancelled(last.step) if last.state is StepState.CANCELLED else None
-        return Answer(last.recorded or 0, last.finished_at_ms or last.started_at_ms, error=error)
+        error = StepCancelled(last.step) if last.state in UNWANTED else None
+        return Answer(last, error=error)
 
     async def _sleep(self) -> Answer:
         if self._begun is None:
@@ -48,10 +48,9 @@ class SleepCall:
         return self._kept(await self._end(self._begun, StepState.SUCCEEDED))
 
     async def _cancel(self, task: "asyncio.Task[Answer]") -> None:
-        task.cancel()
         await asyncio.wait([task])
-        if self._begun is not None:
-            await self._end(self._begun, StepState.CANCELLED)
+        if task.cancelled():
+            await self._end(self._begun or self._begin(), StepState.CANCELLED)
 
     def _begin(self) -> StepRecord:
         now = self._play.services.now()

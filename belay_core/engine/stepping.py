@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from belay_core.admission import json
@@ -16,13 +17,15 @@ from belay_core.engine.records import is_orphan
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
+from belay_core.workflows.caught import Raised, caught, outcome_of
 from belay_core.workflows.current import CURRENT, CurrentStep
 from belay_core.workflows.middleware import StepFacts
 from belay_core.workflows.step import Step
 
-_LONGEST_BACKOFF_MS = 3_600_000
+_LONGEST_BACKOFF = timedelta(hours=1)
+"""Waits are doubled up to this, or to the first one where that is longer."""
 
 
 class StepCall:
@@ -37,8 +40,6 @@ class StepCall:
         self._invoke = invoke
         self._digest = digest
         self._body: asyncio.Future[Any] | None = None
-        self._abandoned = False
-        """Set once the author no longer waits."""
         self._cut = False
         """Set once the engine has cancelled the body."""
 
@@ -51,9 +52,9 @@ class StepCall:
         return await self._play.perform(self._call, lambda: self._execute(list(attempts)), self._abandon)
 
     def cut(self) -> None:
-        """Stop the body, if it is one that can be stopped."""
+        """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
         self._cut = True
-        if self._body is not None and self._step.is_async:
+        if self._body is not None:
             self._body.cancel()
 
     @property
@@ -62,16 +63,15 @@ class StepCall:
         return self._step.idempotent and self._step.is_async
 
     def _kept(self, last: StepRecord) -> Answer | None:
-        place, at = last.recorded or 0, last.finished_at_ms or last.started_at_ms
         if last.state is StepState.SUCCEEDED:
             try:
-                return Answer(place, at, value=self._step.codec.decode(last.outcome or "null"))
+                return Answer(last, value=self._step.codec.decode(last.outcome or "null"))
             except ValueRefused as refused:
                 self._play.send_to_review("undecodable", last.step_key, str(refused))
-        if last.state in {StepState.CANCELLED, StepState.ABANDONED}:
-            return Answer(place, at, error=StepCancelled(last.step))
+        if last.state in UNWANTED:
+            return Answer(last, error=StepCancelled(last.step))
         if last.state is StepState.FAILED and _meta(last).get("retry_at") is None:
-            return Answer(place, at, error=StepFailed(last.step, *read_failure(last.error)))
+            return Answer(last, error=StepFailed(last.step, *read_failure(last.error)))
         return None
 
     async def _execute(self, attempts: list[StepRecord]) -> Answer:
@@ -94,24 +94,32 @@ class StepCall:
             await self._back_off(last)
             return last
         if last.state is StepState.RUNNING:
-            last = self._ended(last, StepState.ORPHANED, placed=False)
-            await self._play.holding.record(last)
+            last = await self._record(self._ended(last, StepState.ORPHANED, placed=False))
         if self._step.idempotent and not _meta(last).get("unencodable"):
             return last
         while is_orphan(last):
-            last = await self._play.wait_for(self._call, Waiting("needs_review", last.step_key))
+            last = await self._reviewed(last)
         if _meta(last).get("resolution") == "happened":
-            last = self._ended(last, StepState.SUCCEEDED, outcome=last.outcome)
-            await self._play.holding.record(last)
+            last = await self._record(self._ended(last, StepState.SUCCEEDED, outcome=last.outcome))
         return last
+
+    async def _reviewed(self, orphan: StepRecord) -> StepRecord:
+        """The attempt with an operator's word on it; without one, an author who goes on does not go on."""
+        try:
+            found: StepRecord = await self._play.wait_for(self._call, Waiting("needs_review", orphan.step_key))
+        except asyncio.CancelledError:
+            if not self._call.given_up or self._play.unwinding:
+                raise
+            self._play.send_to_review("orphan", orphan.step_key, "nobody waits for it any more, or knows how it ended")
+        return found if found.attempt == orphan.attempt else orphan
 
     async def _back_off(self, failed: StepRecord) -> None:
         due = _meta(failed)["retry_at"]
         try:
             await self._play.wait_for(self._call, Waiting("backoff", failed.step_key, due), due)
         except asyncio.CancelledError:
-            if self._abandoned:
-                await self._play.holding.record(self._ended(self._begun(failed.attempt + 1), StepState.CANCELLED))
+            if self._call.given_up and not self._play.unwinding:
+                await self._record(self._ended(self._begun(failed.attempt + 1), StepState.CANCELLED))
             raise
 
     def _begun(self, number: int) -> StepRecord:
@@ -132,86 +140,92 @@ class StepCall:
         facts = StepFacts(run.run_id, self._play.workflow, step.name, self._call.key, number, step.idempotent)
         with self._executing(), self._play.services.watchers.step(facts) as close:
             if not self._step.idempotent:
-                await self._play.holding.record(begun)
-            ended = await self._outcome(begun, failed_before)
-            await self._play.holding.record(ended)
+                await self._record(begun)
+            ended = await self._record(await self._outcome(begun, failed_before))
             close(ended.state.value)
         return ended
+
+    async def _record(self, attempt: StepRecord) -> StepRecord:
+        await self._play.holding.record(attempt)
+        self._play.records.add(attempt)
+        return attempt
 
     @contextmanager
     def _executing(self) -> Generator[None]:
         """While inside, whoever ends the play waits for this attempt."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._play.executing.add(over)
+        self._play.executing[self] = over
         try:
             yield
         finally:
-            self._play.executing.discard(over)
+            del self._play.executing[self]
             over.set_result(None)
 
     async def _outcome(self, begun: StepRecord, failed_before: int) -> StepRecord:
         """Execute the body, and say how it ended."""
-        try:
-            value = await self._run_body(begun.attempt)
-        except asyncio.CancelledError as error:
-            if not self._cut:
-                return self._failed(begun, error, failed_before)
-            if not self._abandoned:
-                raise
+        if self._call.given_up:
             return self._ended(begun, StepState.CANCELLED)
-        except Exception as error:  # noqa: BLE001  (whatever an author raises is data)
-            return self._failed(begun, error, failed_before)
+        CURRENT.set(self._current(begun.attempt))
+        value = await self._run_body()
+        if isinstance(value, Raised):
+            if isinstance(value.error, asyncio.CancelledError) and self._cut:
+                if not self._call.given_up:
+                    raise value.error
+                return self._ended(begun, StepState.CANCELLED)
+            return self._failed(begun, value.error, failed_before)
         try:
             outcome = self._step.codec.encode(value)
         except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
             return self._unencodable(begun, error)
-        state = StepState.ABANDONED if self._abandoned else StepState.SUCCEEDED
+        state = StepState.ABANDONED if self._call.given_up else StepState.SUCCEEDED
         return self._ended(begun, state, outcome=outcome)
 
-    async def _run_body(self, attempt: int) -> Any:
-        services = self._play.services
-        run_id, key = self._play.run.run_id, self._call.key
-        CURRENT.set(CurrentStep(run_id, self._step.name, f"{run_id}/{key}", attempt))
-        if not self._step.is_async:
-            found = await self._in_thread(key)
-            return await found if inspect.isawaitable(found) else found
-        self._body = body = asyncio.ensure_future(self._invoke(key))
-        if self._step.timeout is None:
-            return await body
-        timer = asyncio.ensure_future(services.stores.clock.sleep(self._step.timeout.total_seconds()))
-        try:
-            await asyncio.wait({body, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if body.done():
-                return body.result()
-            body.cancel()
-            await asyncio.wait({body})
-            raise TimeoutError(f"not done within {self._step.timeout}")
-        finally:
-            timer.cancel()
+    def _current(self, attempt: int) -> CurrentStep:
+        run_id = self._play.run.run_id
+        return CurrentStep(run_id, self._step.name, f"{run_id}/{self._call.key}", attempt)
 
-    def _in_thread(self, key: str) -> "asyncio.Future[Any]":
-        call = contextvars.copy_context().run
+    async def _run_body(self) -> Any | Raised:
+        """Run the body in a task of its own, whose end nobody has to wait for who ends the play."""
+        self._body = body = asyncio.ensure_future(caught(self._called))
+        span, waits, late = self._step.timeout, {body}, False
+        if span is not None:
+            clock = self._play.services.stores.clock
+            waits.add(asyncio.ensure_future(clock.sleep(span.total_seconds())))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not body.done():
+                late = body.cancel()
+                await asyncio.wait({body})
+        finally:
+            for each in waits:
+                each.cancel()
+        value = outcome_of(body)
+        # What was done although its time was up is done.
+        return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
+
+    async def _called(self) -> Any | Raised:
+        if self._step.is_async:
+            return await self._invoke(self._call.key)
+        in_context = contextvars.copy_context().run
         pool = self._play.services.threads
-        return asyncio.wrap_future(pool.submit(call, self._invoke, key))
+        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoke, self._call.key))
+        return await found if inspect.isawaitable(found) else found
 
     async def _abandon(self, task: "asyncio.Task[Answer]") -> None:
         """The author no longer waits: stop what can be stopped and record it; the rest runs to its end."""
-        self._abandoned = True
-        if self._call.waiting is not None:
-            task.cancel()
-        elif self.cuttable:
+        if self.cuttable:
             self.cut()
-        else:
-            return
-        await asyncio.wait([task])
+        if self.cuttable or task.cancelling():
+            await asyncio.wait([task])
 
     def _failed(self, begun: StepRecord, error: BaseException, failed_before: int) -> StepRecord:
-        if self._abandoned:
+        if self._call.given_up:
             return self._ended(begun, StepState.ABANDONED, error=failure(error))
         meta: dict[str, JsonValue] = {}
         if failed_before < self._step.retries:
             wait = self._step.backoff.total_seconds() * 1000 * 2**failed_before
-            meta["retry_at"] = self._play.services.now() + int(min(wait, _LONGEST_BACKOFF_MS))
+            longest = max(self._step.backoff, _LONGEST_BACKOFF).total_seconds() * 1000
+            meta["retry_at"] = self._play.services.now() + int(min(wait, longest))
         return self._ended(begun, StepState.FAILED, error=failure(error), meta=meta)
 
     def _unencodable(self, begun: StepRecord, error: Exception) -> StepRecord:
@@ -235,6 +249,14 @@ class StepCall:
         place = self._play.records.next_place() if placed else None
         text = begun.meta if meta is None else json.encode(meta)
         return replace(begun, state=state, recorded=place, finished_at_ms=at, outcome=outcome, error=error, meta=text)
+
+
+def _contained(function: Callable[[str], Any], key: str) -> Any | Raised:
+    """Call a function in a thread; an exception might not get across (``StopIteration`` does not)."""
+    try:
+        return function(key)
+    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
+        return Raised(error)
 
 
 def _meta(attempt: StepRecord) -> dict[str, Any]:

@@ -2,32 +2,32 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from belay_core.engine.conducting import PlayConductor
 from belay_core.engine.play import Play
 
 _LOG = logging.getLogger("belay")
-_ROUNDS = 100
+_ROUNDS = 10
 _TURNS = 32
-_PATIENCE = 0.1
+_PATIENCE = 1.0
+"""Seconds an author's ``finally`` may take undisturbed."""
+_LOOK = 0.1
+"""Seconds between two looks at whether there still is time for a step to end."""
 
 
-async def unwind(
-    play: Play, conductor: PlayConductor, body: "asyncio.Task[Any]", *, let_steps_end: bool, cut: bool
-) -> None:
+async def unwind(play: Play, body: "asyncio.Task[Any]", *, let_steps_end: bool, hurry: Callable[[], bool]) -> None:
     """Cancel the body and everything that awaits a call, until all of it has ended.
 
-    Steps that are executing run to their end first, and are recorded, unless their run is lost or ``cut`` is set;
-    where their run is being cancelled, only those that leave nothing unknown are stopped.
+    Steps that are executing run to their end first, and are recorded, unless their run is lost or there is no more
+    time (``hurry``); where their run is being cancelled, only those that leave nothing unknown are stopped.
     """
     play.unwinding = True
     await _end_body(play, body)
-    lost = play.holding.lost or cut
-    for step in conductor.steps.values():
-        if lost or (step.cuttable and not let_steps_end):
+    for step in list(play.executing):
+        if step.cuttable and not let_steps_end:
             step.cut()
-    await _end_work(play, wait=not lost)
+    await _end_work(play, hurry)
 
 
 async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
@@ -51,10 +51,12 @@ def _of(play: Play) -> dict[str, str]:
     return {"run_id": play.run.run_id, "workflow": play.workflow}
 
 
-async def _end_work(play: Play, *, wait: bool) -> None:
+async def _end_work(play: Play, hurry: Callable[[], bool]) -> None:
     """Let executing steps end, and drop what only waits."""
-    while wait and play.executing and not play.holding.lost:
-        await asyncio.wait(list(play.executing), timeout=_PATIENCE)
+    while play.executing and not play.holding.lost and not hurry():
+        await asyncio.wait(list(play.executing.values()), timeout=_LOOK)
+    for step in list(play.executing):
+        step.cut()
     work = list(play.work)
     for task in work:
         task.cancel()

@@ -40,6 +40,9 @@ class StepState(StrEnum):
 OPEN: frozenset[StepState] = frozenset({StepState.RUNNING, StepState.WAITING, StepState.ORPHANED})
 """States a later record replaces; every other one stands."""
 
+UNWANTED: frozenset[StepState] = frozenset({StepState.CANCELLED, StepState.ABANDONED})
+"""States of what its author no longer waited for; a replay tells it so again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from belay_core.errors import DefinitionError
+from belay_core.workflows.caught import Raised, caught, outcome_of
 from belay_core.workflows.conductor import Conductor
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
@@ -48,6 +49,7 @@ class Branches:
         self._bodies = bodies
         self._waiting: Iterator[int] = iter(range(len(bodies)))
         self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._scopes: list[Scope] = []
 
     async def run(self, make_context: "Callable[[Scope], Context]", limit: int | None) -> list[Any]:
         """Run each body, at most ``limit`` at once, until every one has ended; give their results in order.
@@ -59,7 +61,8 @@ class Branches:
             self._launch(make_context)
         with self._conductor.join(self._parent):
             await self._all_ended()
-        return [self._tasks[index].result() for index in range(len(self._bodies))]
+        self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
+        return [_given(self._tasks[index]) for index in range(len(self._bodies))]
 
     def _launch(self, make_context: "Callable[[Scope], Context]") -> None:
         index = next(self._waiting, None)
@@ -68,11 +71,12 @@ class Branches:
         scope = self._conductor.open_scope(self._parent, f"{self._path}[{index}]/")
         task = asyncio.ensure_future(self._one(scope, index, make_context))
         scope.task = task
+        self._scopes.append(scope)
         self._tasks[index] = task
 
     async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> Any:
         try:
-            return await self._bodies[index](make_context(scope))
+            return await caught(lambda: self._bodies[index](make_context(scope)))
         finally:
             # The next branch opens its scope before this one closes, so the run never looks settled in between.
             self._launch(make_context)
@@ -93,3 +97,10 @@ class Branches:
                 task.exception()  # seen, so that the loop does not report those that are not raised
         if cancelled is not None:
             raise cancelled
+
+
+def _given(task: "asyncio.Task[Any]") -> Any:
+    found = outcome_of(task)
+    if isinstance(found, Raised):
+        raise found.error
+    return found

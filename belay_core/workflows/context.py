@@ -165,6 +165,8 @@ class Context:
     def gather(self, *bodies: "Callable[[Context], Awaitable[R]]") -> Coroutine[Any, Any, tuple[R, ...]]: ...
     def gather(self, *bodies: Any) -> Coroutine[Any, Any, tuple[Any, ...]]:
         """Run bodies side by side, each with a context of its own, and give their results in order."""
+        if not all(callable(body) for body in bodies):
+            raise DefinitionError("gather: it takes functions of a context; calls go side by side by asyncio.gather")
         return _as_tuple(self._branches("gather", bodies).run(self._below, None))
 
     def branch(self, name: str) -> "Context":
@@ -202,4 +204,7 @@ def _judging(when: Callable[[Any], Any], subject: object) -> Callable[[], Awaita
 def _label(name: str | None, fallback: Any) -> str:
     if name is not None:
         return admitted_name("name", name, key_part=True)
-    return admitted_name("name", fallback if isinstance(fallback, str) else fallback.__name__, key_part=True)
+    own = fallback if isinstance(fallback, str) else getattr(fallback, "__name__", None)
+    if own is None:
+        raise DefinitionError("map: a body without a name of its own needs name=")
+    return admitted_name("name", own, key_part=True)

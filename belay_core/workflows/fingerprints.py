@@ -20,7 +20,20 @@ def value_digest(value: object) -> str:
 
     Raises ``ValueRefused`` where the value is no data.
     """
-    return text_digest(json.dumps(_sorted_form(value), sort_keys=True, separators=(",", ":")))
+    try:
+        text = _text(_sorted_form(value))
+    except RecursionError:
+        text = None
+    if text is None:
+        raise ValueRefused(f"a value of type {type(value).__name__} is nested too deep or holds a number too large")
+    return text_digest(text)
+
+
+def _text(form: object) -> str | None:
+    try:
+        return json.dumps(form, sort_keys=True, separators=(",", ":"))
+    except ValueError:
+        return None  # an integer of more digits than Python writes
 
 
 def _sorted_form(value: Any) -> Any:

@@ -6,6 +6,9 @@ from belay_core import limits
 from belay_core.admission.text import is_name
 from belay_core.errors import InvalidInput
 
+_LONGEST_SPAN = timedelta(days=365_250)
+"""A thousand years: what begins now and lasts so long ends at a moment that calendars and databases know."""
+
 
 def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> str:
     """The name, if it is well-formed text of 1 to 512 bytes; part of a key, it holds none of ``/ # [ ]``.
@@ -24,7 +27,9 @@ def admitted_span(parameter: str, value: object, *, positive: bool = False) -> t
 
     Raises ``InvalidInput`` naming the parameter and the rule.
     """
-    if isinstance(value, timedelta) and (value > timedelta(0) or (not positive and value == timedelta(0))):
-        return value
     rule = "must be a positive timedelta" if positive else "must be a timedelta that is not negative"
-    raise InvalidInput(parameter, rule)
+    if not isinstance(value, timedelta) or value < timedelta(0) or (positive and not value):
+        raise InvalidInput(parameter, rule)
+    if value > _LONGEST_SPAN:
+        raise InvalidInput(parameter, f"must be at most {_LONGEST_SPAN.days} days")
+    return value

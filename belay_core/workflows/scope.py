@@ -48,7 +48,7 @@ class Scope:
 
     def require_own_task(self) -> None:
         """Raise ``DefinitionError`` where another task than the scope's own calls."""
-        current = asyncio.current_task()
+        current = _current_task()
         if self.task is None:
             self.task = current
         if self.task is not current:
@@ -60,3 +60,13 @@ class Scope:
     def ended(self) -> bool:
         """Whether the scope's task is done."""
         return self.task is not None and self.task.done()
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    try:
+        current = asyncio.current_task()
+    except RuntimeError:
+        current = None
+    if current is None:
+        raise DefinitionError("a context is used by the workflow's own code, not by threads or from outside of it")
+    return current

@@ -159,7 +159,7 @@ def as_step(fn: Any) -> Step[..., Any]:
     if isinstance(fn, Step):
         return cast("Step[..., Any]", fn)
     kept: Step[..., Any] | None = getattr(fn, "__belay_step__", None)
-    if kept is not None:
+    if kept is not None and kept.fn is fn:  # functools.wraps hands on what belongs to the function it wraps
         return kept
     made = _declared({}, fn)
     if inspect.isfunction(fn):

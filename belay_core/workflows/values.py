@@ -4,6 +4,7 @@ A codec gives back, fresh and resumed alike, a value that is equal to what was p
 something else is refused before it is recorded.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, Generic, TypeVar, cast
@@ -21,6 +22,10 @@ class Untyped:
 
 
 _PLAIN: Final = frozenset({Untyped, str, int, float, bool, NoneType})
+_WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
+"""Fields under their own names, computed ones left out: what their type takes in again."""
+_READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
+"""Fields by their own names or by the aliases that people and other systems write."""
 
 
 class Codec(Generic[T]):
@@ -28,7 +33,8 @@ class Codec(Generic[T]):
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = NoneType if annotation is None else annotation
-        self._adapter: Any = None
+        self._plain = _hashable(self.annotation) and self.annotation in _PLAIN
+        self._adapter: Any = None if self._plain else _adapter(self.annotation)
 
     def encode(self, value: T) -> str:
         """The value as compact JSON text, verified to read back equal.
@@ -39,9 +45,12 @@ class Codec(Generic[T]):
 
     def round_trip(self, value: T) -> tuple[str, T]:
         """The stored text of a value, and the value as it will be read back."""
-        text = self._text(value)
+        data = self._data(value)
+        text = json.encode(data)
         decoded = self.decode(text)
-        if not self._plain and (type(decoded) is not type(value) or decoded != value or self._text(decoded) != text):
+        if not self._plain and not (
+            type(decoded) is type(value) and decoded == value and _same(self._data(decoded), data)
+        ):
             raise ValueRefused(f"a value of type {type(value).__name__} would not read back equal")
         return text, decoded
 
@@ -52,7 +61,7 @@ class Codec(Generic[T]):
         from pydantic import ValidationError
 
         try:
-            return cast("T", self._typed().validate_json(text))
+            return cast("T", self._adapter.validate_json(text, **_READING))
         except ValidationError:
             raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
 
@@ -64,11 +73,7 @@ class Codec(Generic[T]):
         self._require_plain(value)
         return value
 
-    @property
-    def _plain(self) -> bool:
-        return self.annotation in _PLAIN if _hashable(self.annotation) else False
-
-    def _text(self, value: object) -> str:
+    def _data(self, value: object) -> JsonValue:
         data = value
         if self._plain:
             self._require_plain(value)
@@ -77,13 +82,13 @@ class Codec(Generic[T]):
         complaint = json.complaint(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
         if complaint is not None:
             raise ValueRefused(f"a value of type {type(value).__name__} {complaint}")
-        return json.encode(cast("JsonValue", data))
+        return cast("JsonValue", data)
 
     def _dumped(self, value: object) -> object:
         from pydantic_core import PydanticSerializationError
 
         try:
-            return self._typed().dump_python(value, mode="json", warnings="error")
+            return self._adapter.dump_python(value, **_WRITING)
         except (PydanticSerializationError, UnicodeDecodeError, ValueError, AttributeError, TypeError, RecursionError):
             kind, expected = type(value).__name__, _name(self.annotation)
             raise ValueRefused(f"a value of type {kind} cannot be stored as {expected}") from None
@@ -94,25 +99,41 @@ class Codec(Generic[T]):
             return
         raise ValueRefused(f"a value of type {type(value).__name__} is not {_name(expected)}")
 
-    def _typed(self) -> Any:
-        if self._adapter is None:
-            self._adapter = _adapter(self.annotation)
-        return self._adapter
-
 
 def _adapter(annotation: Any) -> Any:
     from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    why = "is no type whose values can be stored as data"
     try:
         try:
-            return TypeAdapter(annotation, config=config)
+            adapter: Any = TypeAdapter(annotation, config=config)
         except PydanticUserError as error:
             if isinstance(error, PydanticSchemaGenerationError):
                 raise
-            return TypeAdapter(annotation)  # models and dataclasses carry a configuration of their own
-    except (PydanticUserError, TypeError, NameError):
-        raise DefinitionError(f"{_name(annotation)} is no type whose values can be stored as data") from None
+            adapter = TypeAdapter(annotation)  # models and dataclasses carry a configuration of their own
+        adapter.rebuild()
+        return adapter
+    except NameError:
+        why = "names a type that is not defined where it stands"
+    except PydanticUserError as error:
+        why += "" if error.code is None else f" ({error.code})"
+    except TypeError:
+        pass
+    raise DefinitionError(f"{_name(annotation)} {why}")
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    """Whether two values are the same but for the order of what came from a set, which is any order."""
+    return one == other or _ordered(one) == _ordered(other)
+
+
+def _ordered(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return sorted((_ordered(item) for item in value), key=json.canonical)
+    if isinstance(value, dict):
+        return {key: _ordered(item) for key, item in value.items()}
+    return value
 
 
 def _name(annotation: object) -> str:

@@ -11,24 +11,31 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from belay_core.cli.running import run
 from belay_core.client import Client
-from belay_core.stores import Stores, open_stores
+from belay_core.client.explaining import shown_state
+from belay_core.records.workflow_run import RunRecord
+from belay_core.stores import open_stores
 from tests.demo.ubl import Document, Line
 
 T = TypeVar("T")
 
 SECONDS = 50
-GOOD = 13
-"""Samples that are invoices; three of them are for a person to look at."""
+# A program whose terminal this is, so that Ctrl-C can be typed.
+_AT_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def environment() -> dict[str, str]:
@@ -62,7 +69,8 @@ class Demo:
     def figures(self) -> dict[str, float]:
         """The one JSON object on the standard output."""
         assert self.out.count("\n") == 1, self
-        return json.loads(self.out)
+        figures: dict[str, float] = json.loads(self.out)
+        return figures
 
     @property
     def said(self) -> str:
@@ -99,14 +107,14 @@ def ledger_of(folder: Path) -> list[tuple[str, str, int, str, str]]:
         ).fetchall()
 
 
-def demo(*arguments: str, env: dict[str, str] | None = None) -> Demo:
+def demo(*arguments: str) -> Demo:
     """Run a demo where nobody looks on."""
     done = subprocess.run(
         command("demo", *arguments),
         check=False,
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        env=environment() | (env or {}),
+        env=environment(),
         timeout=SECONDS,
     )
     return Demo(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -120,18 +128,16 @@ class Terminal:
         self._received = b""
         self._stack = ExitStack()
 
-    def __enter__(self) -> "Terminal":
+    def __enter__(self) -> Self:
         self._ours, theirs = pty.openpty()
         self._stack.callback(os.close, self._ours)
         os.set_blocking(self._ours, False)
         self.process = subprocess.Popen(
-            command("demo", *self._arguments),
+            [sys.executable, "-c", _AT_ITS_TERMINAL, *command("demo", *self._arguments)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             env=environment(),
-            # With a terminal of its own, so that Ctrl-C can be typed.
-            preexec_fn=_own_terminal,
         )
         os.close(theirs)
         return self
@@ -155,7 +161,8 @@ class Terminal:
     @property
     def folder(self) -> Path:
         """The folder the demo made."""
-        return Demo(0, until(lambda: "\nfrom another" in self.shown and self.shown), "").folder
+        self.waits_for("\nfrom another")
+        return Demo(0, self.shown, "").folder
 
     def waits_for(self, text: str, times: int = 1) -> None:
         """Come back when the terminal has shown the text so often."""
@@ -178,24 +185,15 @@ class Terminal:
         return Demo(self.process.returncode, self.shown, "")
 
 
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 def cli(*arguments: str) -> int:
     """Run another command in this process."""
     return run(arguments)
 
 
-def with_client(url: str, what: Callable[[Client], Any]) -> Any:
+def with_client(url: str, what: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
     """Do something with a client over the database."""
 
-    async def within() -> Any:
-        stores: Stores
+    async def within() -> T:
         async with open_stores(url) as stores:
             return await what(Client(stores))
 
@@ -204,11 +202,15 @@ def with_client(url: str, what: Callable[[Client], Any]) -> Any:
 
 def states(url: str) -> dict[str, str]:
     """What each run of the database stands at, by the name of its document."""
-    from belay_core.client.explaining import shown_state
+    return {name: shown_state(run) for name, run in runs(url).items()}
 
-    async def read(client: Client) -> dict[str, str]:
-        runs = [await client.get(run.run_id) for run in await client.list(limit=1000)]
-        return {json.loads(run.input or "{}")["name"]: shown_state(run) for run in runs}
+
+def runs(url: str) -> dict[str, RunRecord]:
+    """The runs of the database, by the name of their document."""
+
+    async def read(client: Client) -> dict[str, RunRecord]:
+        found = [await client.get(run.run_id) for run in await client.list(limit=1000)]
+        return {json.loads(run.input or "{}")["name"]: run for run in found}
 
     return with_client(url, read)
 

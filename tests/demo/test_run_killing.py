@@ -33,9 +33,9 @@ from tests.demo.demonstrating import (
     environment,
     foreign,
     ledger_of,
+    runs,
     small,
     until,
-    with_client,
     write,
 )
 
@@ -80,7 +80,9 @@ def check_samples(ended: Demo) -> None:
     check_ledger(ended, samples())
     lines = [line.strip() for line in ended.err.splitlines()]
     assert any(line.startswith("12-broken.xml: step read failed: UnreadableInvoice: not_xml: ") for line in lines)
-    assert any(line.startswith("13-entity-bomb.xml: step read failed: UnreadableInvoice: hostile_xml") for line in lines)
+    assert any(
+        line.startswith("13-entity-bomb.xml: step read failed: UnreadableInvoice: hostile_xml") for line in lines
+    )
 
 
 def test_the_samples_survive_kills_on_sqlite():
@@ -173,10 +175,7 @@ def posted(folder: Path) -> list[tuple[str, str, int, str, str]]:
 
 
 def owners(url: str) -> set[int]:
-    async def read(client):
-        return {run.owner.pid for run in await client.list(status="running") if run.owner}
-
-    return with_client(url, read)
+    return {run.owner.pid for run in runs(url).values() if run.owner}
 
 
 def alive(pid: int) -> bool:

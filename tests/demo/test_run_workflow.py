@@ -50,7 +50,8 @@ class Office:
     async def subject(self, run: RunHandle[str]) -> Booking:
         """What is asked at the run's gate."""
         (asked,) = await self.worker.client.approvals(run)
-        return codec_for(Booking).decode(asked.subject)
+        booking: Booking = codec_for(Booking).decode(asked.subject)
+        return booking
 
     async def state(self, run: RunHandle[str]) -> str:
         return shown_state(await self.worker.client.get(run))
@@ -123,7 +124,7 @@ async def test_what_is_posted_is_what_the_approver_wrote(office: Office):
     [
         ({"cost_centre": "4711"}, "There is no such cost centre"),
         ({"amount": Decimal(23_801)}, "may not be more than the document asks for"),
-        ({"amount": Decimal("-5")}, "must have the sign"),
+        ({"amount": Decimal(-5)}, "must have the sign"),
         ({"amount": Decimal(0)}, "must have the sign"),
         ({"amount": Decimal("5.001")}, "more decimals"),
         ({"amount": Decimal("5." + "0" * 60 + "1")}, "may not be more"),

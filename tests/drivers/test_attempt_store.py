@@ -13,11 +13,20 @@ from belay_core.outcomes.attempts import (
     ExistingSame,
     Finished,
     Inserted,
+    Patched,
     RunNotFound,
     StateChanged,
+    Upserted,
 )
-from belay_core.outcomes.runs import Activated, FenceLost, NotFound, Transitioned
-from belay_core.records.attempt import ABSENT, Attempt, AttemptId, FinishAttempt
+from belay_core.outcomes.runs import Activated, FenceLost, NotFound, Transitioned, Updated
+from belay_core.records.attempt import (
+    ABSENT,
+    Attempt,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+    FinishAttempt,
+)
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 
@@ -264,3 +273,93 @@ async def test_a_failing_database_is_told_without_its_words(kit, attempts, raw):
 async def test_an_attempt_of_the_contract_is_not_shown_to_an_engine(kit, attempts):
     await attempts.put(RUNNING, A)
     assert (await kit.history()).attempts == ()
+
+
+async def test_68_a_heartbeat_keeps_the_later_stamp_and_the_last_checkpoint(attempts):
+    await attempts.put(RUNNING, A)
+    assert await attempts.heartbeat(R, "digest", 1, A, 12, {"cursor": 2}) == Updated()
+    assert await attempts.heartbeat(R, "digest", 1, A, 11) == Updated()
+    assert await attempts.heartbeat(R, "digest", 1, A, 13) == Updated()
+    stored = await attempts.get(ID)
+    assert (stored.heartbeat_at_ms, stored.checkpoint) == (13, {"cursor": 2})
+    assert await attempts.heartbeat(R, "digest", 1, A, 14, None) == Updated()
+    assert (await attempts.get(ID)).checkpoint is None
+    assert await attempts.heartbeat(R, "other", 1, B, 14) == NotFound()
+    assert await attempts.heartbeat(R, "digest", 1, B, 14) == FenceLost()
+    await attempts.finish(finish(), A)
+    assert await attempts.heartbeat(R, "digest", 1, A, 15) == StateChanged()
+
+
+async def test_71_a_patch_replaces_values_and_never_clears_them(attempts):
+    await attempts.put(replace(RUNNING, outcome="draft", error={"n": 1}), A)
+    assert await attempts.patch(ID, AttemptPatch(outcome="better"), A) == Patched()
+    assert await attempts.patch(ID, AttemptPatch(), A) == Patched()
+    await attempts.finish(finish(), A)
+    stored = await attempts.get(ID)
+    assert (stored.outcome, stored.error, stored.meta) == ("better", {"n": 1}, {"step": "fetch"})
+    assert await attempts.patch(stored, AttemptPatch(meta={"late": True}), A) == Patched()
+    assert (await attempts.get(ID)).meta == {"late": True}
+    assert await attempts.patch(AttemptId(R, "other", 1), AttemptPatch(), B) == NotFound()
+    assert await attempts.patch(ID, AttemptPatch(), B) == FenceLost()
+
+
+async def test_76_an_upsert_replaces_what_is_in_progress_and_nothing_that_has_ended(attempts):
+    upserting = attempts.make_with(AttemptStoreOptions(put_mode="upsert"))
+    assert await upserting.put(replace(RUNNING, checkpoint=1, error="x"), A) == Inserted()
+    assert await upserting.put(replace(RUNNING, started_at_ms=9, meta={"v": 2}), A) == Upserted()
+    stored = await upserting.get(ID)
+    assert (stored.started_at_ms, stored.meta, stored.checkpoint, stored.error) == (9, {"v": 2}, ABSENT, ABSENT)
+    assert await upserting.put(RUNNING, B) == FenceLost()
+    await upserting.finish(finish(), A)
+    assert await upserting.put(RUNNING, A) == Conflict()
+
+
+async def test_states_in_progress_are_the_stores_own(attempts):
+    queueing = attempts.make_with({"in_progress_states": ["queued", "running"]})
+    await queueing.put(replace(RUNNING, state="queued"), A)
+    assert await queueing.heartbeat(R, "digest", 1, A, 9) == Updated()
+    assert await attempts.heartbeat(R, "digest", 1, A, 9) == StateChanged()
+    await refused(queueing.finish(finish("queued"), A))
+    assert await queueing.finish(finish(), A) == Finished()
+
+
+async def test_a_checkpoint_is_bounded_as_the_store_says(attempts):
+    small = attempts.make_with({"max_checkpoint_bytes": 4})
+    assert await small.put(replace(RUNNING, checkpoint="ab"), A) == Inserted()
+    await refused(small.heartbeat(R, "digest", 1, A, 9, "abc"))
+    await refused(small.patch(ID, AttemptPatch(checkpoint="abc"), A))
+    await refused(small.put(replace(RUNNING, attempt=2, checkpoint="abc"), A))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"in_progress_states": []},
+        {"in_progress_states": ["a", "a"]},
+        {"in_progress_states": [""]},
+        {"in_progress_states": "running"},
+        {"max_checkpoint_bytes": 0},
+        {"max_checkpoint_bytes": 1.5},
+        {"max_checkpoint_bytes": 16 * 1024 * 1024 + 1},
+        {"put_mode": "replace"},
+        {"unknown": 1},
+        "no record",
+    ],
+)
+async def test_77_bad_options_are_refused_when_the_store_is_made(attempts, options):
+    with pytest.raises(AttemptStoreError) as found:
+        attempts.make_with(options)
+    assert (found.value.code, found.value.method, found.value.cause) == ("invalid_attempt", "make_with", None)
+
+
+async def test_79_80_what_breaks_a_rule_is_refused_in_fixed_words(attempts):
+    failure = await refused(attempts.heartbeat(R, "digest", -1, A, 1))
+    words = "attempt identity violates the durable identifier contract"
+    assert str(failure) == f"invalid_attempt: AttemptStore.heartbeat: {words}"
+    failure = await refused(attempts.patch(AttemptId(R, "digest", -1), AttemptPatch(), A))
+    assert str(failure) == f"invalid_attempt: AttemptStore.patch: {words}"
+    await refused(attempts.heartbeat(R, "digest", 1, A, -1))
+    await refused(attempts.heartbeat(R, "digest", 1, A, 1, float("nan")))
+    await refused(attempts.patch(ID, cast("Any", {"state": "x"}), A))
+    await refused(attempts.patch(ID, AttemptPatch(meta=cast("Any", object())), A))
+    await refused(attempts.patch(ID, AttemptPatch(), cast("Any", "owner")))

@@ -50,6 +50,8 @@ class Rules(NamedTuple):
     """A silent owner may be replaced though nothing proves that it is gone."""
     resolves: Literal["reading", "assuming it arrived", "sending again", "reading once"] = "reading"
     """What follows a command whose reply was lost."""
+    clears_up: bool = True
+    """After a command that was given up before its end was known, a write that only counts goes first."""
 
 
 class Evidence(NamedTuple):
@@ -123,8 +125,8 @@ def lets_write(rules: Rules, run: Run, lease: Lease) -> bool:
 
 
 def written(rules: Rules, run: Run, kind: str) -> Run:
-    """The run after an owned write: ``record`` keeps it, ``park`` and ``settle`` let it go."""
-    if kind == "record":
+    """The run after an owned write: ``park`` and ``settle`` let it go, ``record`` and ``hold`` keep it."""
+    if kind in ("record", "hold"):
         return run._replace(seq=run.seq + 1, heard=True)
     return run._replace(
         status=SUSPENDED if kind == "park" else OVER,

@@ -63,6 +63,8 @@ class Worker(NamedTuple):
     """How often the command in hand has arrived."""
     nonce: Nonce | None = None
     evidence: Evidence | None = None
+    unclear: bool = False
+    """Whether it gave up a command without knowing its end."""
 
 
 class Statement(NamedTuple):
@@ -302,7 +304,8 @@ def _renewing(setting: Setting, world: World, place: int, worker: Worker) -> Ite
 def _writing(setting: Setting, world: World, place: int, worker: Worker) -> Iterator[Move]:
     rules = setting.rules
     assert worker.held is not None
-    for kind in KINDS if worker.phase == "owns" else (worker.kind,):
+    kinds = (worker.kind,) if worker.phase == "again" else ("hold",) if worker.unclear else KINDS
+    for kind in kinds:
         ready = worker._replace(kind=kind, landed=worker.landed if worker.phase == "again" else 0)
         if rules.fence_locks:
             yield from _sending(setting, world, place, ready)
@@ -319,7 +322,7 @@ def _sending(setting: Setting, world: World, place: int, worker: Worker, *, unse
         yield from _refused(setting, world, place, worker)
     else:
         arrived = worker._replace(landed=worker.landed + 1)
-        if not setting.failover and arrived.landed > 1:
+        if not setting.failover and arrived.landed > 1 and kind != "hold":
             raise Broken("a command was carried out twice")
         moved = world._replace(truth=after)
         yield f"{kind}s", _now(moved, place, _done(arrived, after), waiting=ANSWERED)
@@ -349,13 +352,17 @@ def _resolving(setting: Setting, world: World, place: int, worker: Worker) -> It
     else:
         found = resolved(world.truth.run, worker.held)
         yield f"reads: {found}", _concluded(setting, world, place, worker, found)
-    yield "gives the command up", _now(world, place, _read(world.truth, worker), waiting=NOBODY)
+    left = _read(world.truth, worker)
+    if left.phase == "owns":
+        left = left._replace(unclear=setting.rules.clears_up)
+    yield "gives the command up", _now(world, place, left, waiting=NOBODY)
 
 
 def _concluded(setting: Setting, world: World, place: int, worker: Worker, found: str) -> World:
     """What the worker believes of its command, held against the truth."""
     truth = world.truth
-    if not setting.failover:
+    # Whether it was the hold that counted or what was given up before it, the latter cannot arrive any more.
+    if not setting.failover and worker.kind != "hold":
         if found == "arrived" and worker.landed == 0:
             raise Broken("a command was taken for done that was not")
         if found == "again" and worker.landed > 0:
@@ -379,7 +386,7 @@ def _owner(truth: Truth, nonce: Nonce) -> Worker:
 
 def _done(worker: Worker, truth: Truth) -> Worker:
     """The worker once its command is answered."""
-    if worker.kind != "record" or worker.held is None:
+    if worker.kind not in ("record", "hold") or worker.held is None:
         return IDLE
     held = worker.held._replace(seq=worker.held.seq + 1)
     return Worker("owns", held, worker.lease, worker.basis + 1)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Update, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Update, bindparam, case, func, select, update
 
 from belay_core.admission import json
 from belay_core.admission.runs import RunInput
@@ -112,7 +112,7 @@ class _Request:
             if rows:
                 marked = True
                 note_each(tx, [written(row["run_id"], self._now, row) for row in rows], "cancel_requested", "{}")
-            answer = self._folded(tx.execute(self._read, {"b_run": bound["b_run"]}).tuples().all())
+            answer = self._folded(tx.execute(self._read, {"b_run": bound["b_run"]}).all())
             if answer is not None:
                 self._sent = marked
                 return CancelRequested(self._at) if marked else undone(tx, answer)
@@ -126,10 +126,11 @@ class _Request:
         answer = self(tx)
         return CancelRequested(self._at) if sent and answer == AlreadyRequested(self._at) else answer
 
-    def _folded(self, rows: Sequence[tuple[str, Millis | None]]) -> RequestCancelOutcome | None:
+    def _folded(self, rows: Sequence[Row[Any]]) -> RequestCancelOutcome | None:
         """What the rounds say together, in their order; None where one is live and unrequested."""
         answer: RequestCancelOutcome = NotFound()
-        for status, requested_at in rows:
+        for row in rows:
+            status, requested_at = row.status, row.cancel_requested_at
             if status not in set(RunStatus):
                 cause: dict[str, object] = {"run_id": self._run_id, "stage": "row-schema"}
                 raise RunStoreError("decode_failed", self._method, f"could not decode {runs.name} row", cause)

@@ -1,0 +1,36 @@
+"""Calling an author's code: whatever it raises is data, and harms nobody but its own run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What an author's code raised instead of giving a value."""
+
+    error: BaseException
+
+
+async def caught(code: Callable[[], Awaitable[T]]) -> T | Raised:
+    """What the code gives or raises, ``SystemExit`` included, which would end the event loop with all its runs.
+
+    Let through is only what ends a task or the process: ``CancelledError``, ``GeneratorExit``, ``KeyboardInterrupt``.
+    """
+    try:
+        return await code()
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
+        return Raised(error)
+
+
+def outcome_of(task: "asyncio.Future[T | Raised]") -> T | Raised:
+    """What a finished task over ``caught`` code gave or raised, its cancellation included."""
+    if task.cancelled():
+        return Raised(asyncio.CancelledError())
+    error = task.exception()
+    return task.result() if error is None else Raised(error)
