@@ -154,15 +154,16 @@ class GateCall:
             self._watch(str(outcome["answer"]))
         return self._kept(ended)
 
-    async def _withdraw(self, task: "asyncio.Task[Answer]") -> None:
+    async def _withdraw(self, task: "asyncio.Task[Answer]") -> StepRecord | None:
         """The author no longer waits: the gate is closed, and the approval can no longer be given."""
         if self._judging:
             task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
-            return
+            return None
         ended = self._ended(self._asked or self._begun(), StepState.CANCELLED, None)
         await (self._play.holding.withdraw(ended) if self._asked else self._play.holding.record(ended))
+        return ended
 
     def _watch(self, answer: str | None) -> None:
         facts = GateFacts(self._play.run.run_id, self._play.workflow, self._question.gate, self._call.key, answer)

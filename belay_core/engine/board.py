@@ -6,8 +6,8 @@ has done what it does upon the last: so a replay takes the branches the first pl
 
 import asyncio
 import heapq
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable
 from typing import Any
 
 from belay_core.moments import Clock, Millis, event_or_time
@@ -30,6 +30,8 @@ class Call:
         self.waiting: Waiting | None = None
         self.given_up = False
         """Set once the author no longer waits for the answer."""
+        self.place: int | None = None
+        """The place at which the author went on without waiting for the end of what it gave up."""
 
 
 class Board:
@@ -45,7 +47,8 @@ class Board:
         self._quiet_ms = quiet * 1000
         self._busy: dict[Scope, tuple[float, int]] = {}
         self._turn = 0
-        self._ready: list[tuple[int, str, Millis, asyncio.Future[None]]] = []
+        self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[None]]] = []
+        self._count = 0
         self._pump: asyncio.Task[None] | None = None
         self._working = 0
 
@@ -58,19 +61,24 @@ class Board:
         self._busy.pop(scope, None)
         self._moved()
 
-    @contextmanager
-    def joined(self, scope: Scope) -> Generator[None]:
-        """While inside, the scope's task waits for scopes below it and for nothing else."""
+    def join(self, scope: Scope) -> Callable[[], None]:
+        """The scope's task waits for scopes below it and for nothing else, until the returned function is called."""
         scope.inline += 1
         self._busy.pop(scope, None)
-        try:
-            yield
-        finally:
-            scope.inline -= 1
-            self._touch(scope)
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                scope.inline -= 1
+                self._touch(scope)
+
+        return end
 
     def open(self, key: str, scope: Scope) -> Call:
         """A call begins to work, awaited by the current task."""
+        self._watch(scope)
         call = Call(key, scope, asyncio.current_task())
         self.calls[key] = call
         self._working += 1
@@ -113,10 +121,9 @@ class Board:
                 call.scope.now = max(call.scope.now, at)
             self._touch(call.scope)
 
-    def detach(self, call: Call) -> Callable[[], None]:
-        """Nobody wants the call's answer, but it goes on working: until the returned function is called."""
-        self._take(call)
-        self._touch(call.scope)
+    def outlive(self) -> Callable[[], None]:
+        """Something works beyond the end of its call: until the returned function is called."""
+        self._working += 1
 
         def done() -> None:
             self._working -= 1
@@ -131,13 +138,14 @@ class Board:
         call.scope.inline -= call.inline
         return True
 
-    async def turn(self, call: Call, recorded: int, at: Millis) -> None:
-        """Come back when it is this answer's turn; the call is closed then."""
+    async def turn(self, call: Call, recorded: int, at: Millis = 0) -> None:
+        """Come back when it is this answer's turn; the call is closed then, and its scope stands at this moment."""
         if not self._ready and not self._busy:
             self.close(call, at)
             return
         turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._ready, (recorded, call.key, at, turn))
+        self._count += 1
+        heapq.heappush(self._ready, (recorded, self._count, call, at, turn))
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._deliver())
         await turn
@@ -165,9 +173,9 @@ class Board:
     async def _deliver(self) -> None:
         while self._ready:
             await self._settled()
-            _, key, at, turn = heapq.heappop(self._ready)
+            _, _, call, at, turn = heapq.heappop(self._ready)
             if not turn.done():
-                self.close(self.calls[key], at)
+                self.close(call, at)
                 turn.set_result(None)
 
     async def _settled(self) -> None:
@@ -184,7 +192,7 @@ class Board:
         elapsed = self._clock.elapsed()
         left: float | None = None
         for scope, (touched, turn) in self._busy.items():
-            if scope.ended:
+            if scope.over:
                 continue
             if self._turn - turn < _TURNS:
                 return 0
@@ -199,7 +207,7 @@ class Board:
         left = [
             self._quiet_ms - (elapsed - touched) if self._quiet_ms else float(self._turn - turn < _TURNS)
             for scope, (touched, turn) in self._busy.items()
-            if not scope.ended
+            if not scope.over
         ]
         return max(max(left, default=0.0), 0.0) / 1000
 
@@ -214,6 +222,21 @@ class Board:
     async def _next_turn(self) -> None:
         await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
         self._turn += 1
+
+    def _watch(self, scope: Scope) -> None:
+        """When the scope's task has ended, the code around it may wait for that alone: it gets its turns."""
+        if scope.watched or scope.task is None:
+            return
+        scope.watched = True
+
+        def over(_task: object) -> None:
+            self._busy.pop(scope, None)
+            parent = scope.parent
+            if parent is not None and not parent.inline:
+                touched, _ = self._busy.get(parent, (-math.inf, 0))
+                self._busy[parent] = (touched, self._turn)
+
+        scope.task.add_done_callback(over)
 
     def _touch(self, scope: Scope) -> None:
         self._busy[scope] = (self._clock.elapsed(), self._turn)

@@ -1,7 +1,6 @@
 """The engine's side of a context: keys calls when they are made, works on them once they are awaited."""
 
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -48,7 +47,7 @@ class PlayConductor(Conductor):
 
     def open_scope(self, parent: Scope, path: str) -> Scope:
         """A scope that begins where its parent stands."""
-        scope = Scope(self.run_id, path, parent.now)
+        scope = Scope(self.run_id, path, parent.now, parent)
         self._play.board.open_scope(scope)
         return scope
 
@@ -56,9 +55,9 @@ class PlayConductor(Conductor):
         """The scope's task is about to end."""
         self._play.board.close_scope(scope)
 
-    def join(self, scope: Scope) -> AbstractContextManager[None]:
-        """While inside, the scope's own task waits for scopes below it."""
-        return self._play.board.joined(scope)
+    def join(self, scope: Scope) -> Callable[[], None]:
+        """The scope's own task waits for scopes below it, until the returned function is called."""
+        return self._play.board.join(scope)
 
     async def _step(
         self, scope: Scope, key: str, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None

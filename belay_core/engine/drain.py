@@ -24,6 +24,8 @@ from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.middleware import DrainFacts
 
+_UNREADABLE = Review("undecodable", None, "what is recorded of it cannot be read")
+
 
 class End(Enum):
     """How a play ended."""
@@ -82,24 +84,20 @@ class Drain:
         self.holding.signal.set()
 
     async def _until_closed(self) -> str:
-        while True:
-            outcome = await self._once()
-            if outcome is not None:
-                return outcome
-            self._history = None
+        history = self._history or await self._read()
+        while (outcome := await self._once(history)) is None:
+            history = await self._read()
+        return outcome
 
-    async def _once(self) -> str | None:
+    async def _once(self, history: RunHistory | None) -> str | None:
         """Play the body and close; None where there are news, and everything is to be played again."""
         if self._run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:
             review = Review("poison", None, "its owners died one after the other, and nothing was recorded")
             return await self._closing.park_for_review(review, ())
         if self.holding.cancel_requested:
             return await self._closing.cancelled(())
-        try:
-            history = self._history or await self._read()
-        except StoreError:
-            review = Review("undecodable", None, "what is recorded of it cannot be read")
-            return await self._closing.park_for_review(review, ())
+        if history is None:
+            return await self._closing.park_for_review(_UNREADABLE, ())
         return await self._play(Play(self._services, self.holding, history))
 
     async def _play(self, play: Play) -> str | None:
@@ -166,8 +164,14 @@ class Drain:
         """Something was signalled: if it is news, read them; if it is a poke, ask for news first."""
         if not self.holding.has_news and any(call.waiting for call in play.board.calls.values()):
             await self.holding.renew()
-        if self.holding.has_news:
-            play.arrived(await self._read())
+        if not self.holding.has_news:
+            return
+        history = await self._read()
+        if history is not None:
+            play.arrived(history)
+        elif play.review is None:
+            play.review = _UNREADABLE
+            self.holding.signal.set()
 
     async def _idle_for_good(self, play: Play) -> int:
         """Come back when the run has been idle for as long as it may stay in memory, or at once when leaving.
@@ -201,10 +205,18 @@ class Drain:
             case _:
                 return await self._closing.parked(waits, notes)
 
-    async def _read(self) -> RunHistory:
-        """Read the run, however long the database cannot be reached; what had been news before it is seen then."""
+    async def _read(self) -> RunHistory | None:
+        """Read the run, however long the database cannot be reached; None where what is recorded makes no sense.
+
+        What had been news before the reading is seen then.
+        """
         run_id = self.holding.lease.run_id
-        found = await self.holding.send(lambda: self._services.stores.engine.history(History((run_id,))))
+        try:
+            found = await self.holding.send(lambda: self._services.stores.engine.history(History((run_id,))))
+        except StoreError:
+            await self.holding.renew()
+            self.holding.seen_ms = self.holding.news_ms
+            return None
         if not found:
             self.holding.lose()
             raise HoldLost

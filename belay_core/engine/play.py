@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from belay_core.admission import json
 from belay_core.commands import RunHistory
@@ -39,8 +39,13 @@ class Answer:
 
     @property
     def at_ms(self) -> Millis:
-        """The moment the scope stands at from then on."""
+        """The moment the scope stands at from then on; what nobody waited for moves no clock."""
+        if isinstance(self.error, StepCancelled):
+            return 0
         return self.record.finished_at_ms or self.record.started_at_ms
+
+
+Abandon: TypeAlias = Callable[["asyncio.Task[Answer]"], Awaitable[StepRecord | None]]
 
 
 class Executing(Protocol):
@@ -107,23 +112,20 @@ class Play:
         self,
         call: Call,
         work: Callable[[], Awaitable[Answer]],
-        abandon: Callable[["asyncio.Task[Answer]"], Awaitable[None]],
+        abandon: Abandon,
     ) -> Any:
         """Do a call's work in a task of the engine, and give its answer when it is its turn.
 
-        ``abandon`` is told of the task where the author stops waiting for it.
+        Where the author stops waiting for it, ``abandon`` is told of the task, and gives the record it has made of
+        that, if any.
         """
-        task = self._working(work)
+        task = self._working(lambda: self._taken(call, work))
         try:
             answer = await asyncio.shield(task)
         except asyncio.CancelledError:
             if not self.unwinding:
                 await self._outlasting(lambda: self._give_up(call, task, abandon))
-            if self.unwinding or task.done():
-                self.board.close(call)
-            else:
-                done = self.board.detach(call)
-                task.add_done_callback(lambda _task: done())
+            self.board.close(call)
             raise
         return await self.give(call, answer)
 
@@ -133,7 +135,7 @@ class Play:
             await self.board.turn(call, answer.place, answer.at_ms)
         except asyncio.CancelledError:
             if not self.unwinding:
-                await self._outlasting(lambda: self._forgo(answer))
+                await self._outlasting(lambda: self._decline(call, answer))
             self.board.close(call)
             raise
         if answer.error is not None:
@@ -237,28 +239,43 @@ class Play:
             arrival.set_result(what)
             self.board.hand_over(key)
 
-    async def _give_up(
-        self, call: Call, task: "asyncio.Task[Answer]", abandon: Callable[["asyncio.Task[Answer]"], Awaitable[None]]
-    ) -> None:
-        """The author no longer waits: whatever comes of the call, a replay has to tell it so again."""
+    async def _give_up(self, call: Call, task: "asyncio.Task[Answer]", abandon: Abandon) -> None:
+        """The author no longer waits: whatever comes of the call, a replay has to tell it so, at the same place."""
         call.given_up = True
+        if task.done():
+            await self._decline(call, task.result())
+            return
         if call.waiting is not None:
             task.cancel()
         self.board.works(call)
-        await abandon(task)
-        if task.done() and not task.cancelled():
-            await self._forgo(task.result())
+        record = await abandon(task)
+        if record is None and task.done():
+            record = task.result().record
+        place = record.recorded if record is not None else None
+        if place is None:
+            call.place = place = self.records.next_place()
+            done = self.board.outlive()
+            task.add_done_callback(lambda _task: done())
+        await self.board.turn(call, place)
 
-    async def _forgo(self, answer: Answer) -> None:
+    async def _taken(self, call: Call, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        answer = await work()
+        return await self._forgone(call, answer) if call.given_up else answer
+
+    async def _decline(self, call: Call, answer: Answer) -> None:
+        """The author no longer waits for an answer that is recorded."""
+        answer = await self._forgone(call, answer)
+        await self.board.turn(call, answer.place)
+
+    async def _forgone(self, call: Call, answer: Answer) -> Answer:
         """The answer is recorded and the author did not take it: keep that beside it."""
         if isinstance(answer.error, StepCancelled):
-            return
-        record = answer.record
+            return answer
         unwanted = replace(
-            record,
-            attempt=record.attempt + 1,
+            answer.record,
+            attempt=answer.record.attempt + 1,
             state=StepState.ABANDONED,
-            recorded=self.records.next_place(),
+            recorded=call.place or self.records.next_place(),
             finished_at_ms=self.services.now(),
             outcome=None,
             error=None,
@@ -267,6 +284,7 @@ class Play:
             resolved_at_ms=None,
         )
         await self.holding.record(unwanted)
+        return Answer(unwanted, error=StepCancelled(unwanted.step))
 
     async def _outlasting(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what has to be done, however often the caller is cancelled meanwhile; only the end of the play ends it."""

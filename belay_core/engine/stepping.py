@@ -82,8 +82,8 @@ class StepCall:
                 return kept
             if last is not None:
                 attempts[-1] = last = await self._cleared(last)
-                if last.state is StepState.SUCCEEDED:
-                    continue
+                if (kept := self._kept(last)) is not None:
+                    return kept
             await self._play.require_unheld(self._call)
             failed = sum(1 for each in attempts if each.state is StepState.FAILED)
             attempts.append(await self._attempt(1 + (last.attempt if last else 0), failed))
@@ -91,8 +91,7 @@ class StepCall:
     async def _cleared(self, last: StepRecord) -> StepRecord:
         """Come back when there may be a further attempt, or with the outcome an operator has given."""
         if last.state is StepState.FAILED:
-            await self._back_off(last)
-            return last
+            return await self._back_off(last)
         if last.state is StepState.RUNNING:
             last = await self._record(self._ended(last, StepState.ORPHANED, placed=False))
         if self._step.idempotent and not _meta(last).get("unencodable"):
@@ -113,14 +112,15 @@ class StepCall:
             self._play.send_to_review("orphan", orphan.step_key, "nobody waits for it any more, or knows how it ended")
         return found if found.attempt == orphan.attempt else orphan
 
-    async def _back_off(self, failed: StepRecord) -> None:
+    async def _back_off(self, failed: StepRecord) -> StepRecord:
         due = _meta(failed)["retry_at"]
         try:
             await self._play.wait_for(self._call, Waiting("backoff", failed.step_key, due), due)
         except asyncio.CancelledError:
-            if self._call.given_up and not self._play.unwinding:
-                await self._record(self._ended(self._begun(failed.attempt + 1), StepState.CANCELLED))
-            raise
+            if not self._call.given_up or self._play.unwinding:
+                raise
+            return await self._record(self._ended(self._begun(failed.attempt + 1), StepState.CANCELLED))
+        return failed
 
     def _begun(self, number: int) -> StepRecord:
         return StepRecord(
@@ -197,6 +197,7 @@ class StepCall:
                 late = body.cancel()
                 await asyncio.wait({body})
         finally:
+            self._body = None
             for each in waits:
                 each.cancel()
         value = outcome_of(body)
@@ -212,10 +213,13 @@ class StepCall:
         return await found if inspect.isawaitable(found) else found
 
     async def _abandon(self, task: "asyncio.Task[Answer]") -> None:
-        """The author no longer waits: stop what can be stopped and record it; the rest runs to its end."""
-        if self.cuttable:
+        """The author no longer waits: what may be done again is cut; the rest runs to its end, and is recorded then.
+
+        What is cut in a thread goes on there, unheard.
+        """
+        if self._step.idempotent:
             self.cut()
-        if self.cuttable or task.cancelling():
+        if self._step.idempotent or self._body is None:
             await asyncio.wait([task])
 
     def _failed(self, begun: StepRecord, error: BaseException, failed_before: int) -> StepRecord:
@@ -246,7 +250,7 @@ class StepCall:
         meta: dict[str, JsonValue] | None = None,
     ) -> StepRecord:
         at: Millis = self._play.services.now()
-        place = self._play.records.next_place() if placed else None
+        place = (self._call.place or self._play.records.next_place()) if placed else None
         text = begun.meta if meta is None else json.encode(meta)
         return replace(begun, state=state, recorded=place, finished_at_ms=at, outcome=outcome, error=error, meta=text)
 

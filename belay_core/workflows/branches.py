@@ -50,6 +50,8 @@ class Branches:
         self._waiting: Iterator[int] = iter(range(len(bodies)))
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._scopes: list[Scope] = []
+        self._running = 0
+        self._joined: Callable[[], None] = lambda: None
 
     async def run(self, make_context: "Callable[[Scope], Context]", limit: int | None) -> list[Any]:
         """Run each body, at most ``limit`` at once, until every one has ended; give their results in order.
@@ -59,8 +61,11 @@ class Branches:
         """
         for _ in range(min(limit or len(self._bodies), len(self._bodies))):
             self._launch(make_context)
-        with self._conductor.join(self._parent):
+        self._joined = self._conductor.join(self._parent)
+        try:
             await self._all_ended()
+        finally:
+            self._joined()
         self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
         return [_given(self._tasks[index]) for index in range(len(self._bodies))]
 
@@ -69,6 +74,7 @@ class Branches:
         if index is None:
             return
         scope = self._conductor.open_scope(self._parent, f"{self._path}[{index}]/")
+        self._running += 1
         task = asyncio.ensure_future(self._one(scope, index, make_context))
         scope.task = task
         self._scopes.append(scope)
@@ -78,8 +84,12 @@ class Branches:
         try:
             return await caught(lambda: self._bodies[index](make_context(scope)))
         finally:
-            # The next branch opens its scope before this one closes, so the run never looks settled in between.
+            # The next branch opens its scope, or who waits for all of them is busy again, before this one closes:
+            # so the run never looks settled in between.
             self._launch(make_context)
+            self._running -= 1
+            if not self._running:
+                self._joined()
             self._conductor.close_scope(scope)
 
     async def _all_ended(self) -> None:

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -53,5 +52,5 @@ class Conductor(Protocol):
         """The scope's task is about to end."""
 
     @abstractmethod
-    def join(self, scope: Scope) -> AbstractContextManager[None]:
-        """While inside, the scope's own task does nothing but wait for scopes below it."""
+    def join(self, scope: Scope) -> Callable[[], None]:
+        """The scope's own task does nothing but wait for scopes below it, until the returned function is called."""

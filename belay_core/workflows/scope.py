@@ -13,12 +13,15 @@ from belay_core.moments import Millis
 class Scope:
     """One task's stretch of a workflow: the body itself, an item of a map, a branch."""
 
-    def __init__(self, run_id: str, path: str, began_at: Millis, task: "asyncio.Task[Any] | None" = None) -> None:
+    def __init__(self, run_id: str, path: str, began_at: Millis, parent: "Scope | None" = None) -> None:
         self.path = path
+        self.parent = parent
         self.now: Millis = began_at
         """The moment at which the scope's last answer was recorded, or at which the scope began."""
-        self.task = task
+        self.task: asyncio.Task[Any] | None = None
         """The task the scope belongs to: the first one that calls."""
+        self.watched = False
+        """Whether somebody is told of the end of the task."""
         self.unopened = 0
         """How many calls were made and are not awaited yet."""
         self.open_calls = 0
@@ -57,9 +60,9 @@ class Scope:
             )
 
     @property
-    def ended(self) -> bool:
-        """Whether the scope's task is done."""
-        return self.task is not None and self.task.done()
+    def over(self) -> bool:
+        """Whether the scope's task is done, and nobody will be told of it."""
+        return self.task is not None and self.task.done() and not self.watched
 
 
 def _current_task() -> "asyncio.Task[Any]":

@@ -15,6 +15,7 @@ from belay_core.stores.opening import Migrations
 from belay_drivers.postgres.clock import FollowingClock
 from belay_drivers.postgres.dialect import DIALECT
 from belay_drivers.postgres.hot import PostgresHotPaths
+from belay_drivers.sql.carrying import LoopCarrier
 from belay_drivers.sql.database import Database, Engines
 from belay_drivers.sql.migrating import apply, ladder, printed, verify
 from belay_drivers.sql.stores import assembled
@@ -38,8 +39,8 @@ async def open_postgres(url: str, *, clock: Clock | None = None, ids: IdSource |
     """
     engine = _engine(url)
     try:
-        alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        database = Database(Engines(engine, alone, alone), DIALECT)
+        alone = LoopCarrier(engine.execution_options(isolation_level="AUTOCOMMIT"))
+        database = Database(Engines(LoopCarrier(engine), alone, alone), DIALECT)
         times = await database.read(lambda tx: verify(tx, _LADDER))
         if clock is not None:
             yield assembled(database, clock=clock, ids=ids or Uuid7Ids(), lease=times, hot=PostgresHotPaths())
@@ -75,8 +76,9 @@ async def migrate_postgres(url: str) -> list[tuple[int, str]]:
         tx.execute(_LOCK)
         return apply(tx, _LADDER, now_ms)
 
+    carrier = LoopCarrier(engine)
     try:
-        return await Database(Engines(engine, engine), DIALECT).write(migrate)
+        return await Database(Engines(carrier, carrier), DIALECT).write(migrate)
     finally:
         await engine.dispose()
 

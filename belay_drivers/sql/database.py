@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from belay_core import limits
 from belay_core.chance import Chance, SystemChance
+from belay_drivers.sql.carrying import Carrier
 from belay_drivers.sql.dialect import Failure, SqlDialect
 from belay_drivers.sql.shielding import Abandoned, outlasting
 
@@ -66,11 +66,11 @@ class _Progress(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The engines of one database; ``lone`` commits each statement by itself, None where that saves nothing."""
+    """The ways to one database; ``lone`` commits each statement by itself, None where that saves nothing."""
 
-    write: AsyncEngine
-    read: AsyncEngine
-    lone: AsyncEngine | None = None
+    write: Carrier
+    read: Carrier
+    lone: Carrier | None = None
 
 
 class Database:
@@ -158,11 +158,10 @@ class Database:
         # Real time on purpose: what is waited for is another process, which no test clock moves.
         await asyncio.sleep(longest * (0.5 + self._chance.draw() / 2))  # noqa: TID251
 
-    async def _transaction(self, engine: AsyncEngine, body: Body[T]) -> Sent[T] | Failure:
+    async def _transaction(self, carrier: Carrier, body: Body[T]) -> Sent[T] | Failure:
         progress: _Progress[T] = _Progress()
         try:
-            async with engine.connect() as connection:
-                return await connection.run_sync(_in_transaction, body, progress)
+            return await carrier.carry(lambda connection: _in_transaction(connection, body, progress))
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
@@ -172,24 +171,26 @@ class Database:
         # A connection that went away before COMMIT was sent took its transaction with it.
         return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
 
-    async def _lone(self, engine: AsyncEngine, body: Body[T]) -> Sent[T] | Failure:
-        sent = False
+    async def _lone(self, carrier: Carrier, body: Body[T]) -> Sent[T] | Failure:
+        progress: _Progress[T] = _Progress()
+
+        def alone(connection: Connection) -> Done[T]:
+            progress.committing = True
+            return Done(body(connection))
+
         try:
-            async with engine.connect() as connection:
-                sent = True
-                return Done(await connection.run_sync(body))
+            return await carrier.carry(alone)
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
-        if failure.lost and sent:
+        if failure.lost and progress.committing:
             return Unknown(failure, None)
         return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
 
     async def _reading(self, body: Callable[[Connection], T]) -> Done[T] | Failure:
         try:
-            async with self._engines.read.connect() as connection:
-                return Done(await connection.run_sync(body))
+            return Done(await self._engines.read.carry(body))
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, StaticPool, event, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.opening import Migrations
+from belay_drivers.sql.carrying import LoopCarrier, ThreadCarrier
 from belay_drivers.sql.database import Database, Engines
 from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.migrating import apply, is_empty, ladder, printed, verify
@@ -28,6 +29,12 @@ BUSY_TIMEOUT: Final = 5.0
 _MEMORY: Final = ":memory:"
 _PRAGMAS: Final = ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY")
 _LADDER: Final = ladder("belay_drivers.sqlite")
+_OPTIONS: Final[dict[str, Any]] = {
+    "hide_parameters": True,
+    # The driver must not begin transactions by itself: it begins them deferred, and one that reads first and writes
+    # later fails at once when another process has written meanwhile.
+    "connect_args": {"isolation_level": None, "timeout": BUSY_TIMEOUT},
+}
 
 
 @asynccontextmanager
@@ -121,9 +128,9 @@ class _Files:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._opened.engines.write.dispose()
+        await self._opened.engines.write.close()
         if self._opened.engines.read is not self._opened.engines.write:
-            await self._opened.engines.read.dispose()
+            await self._opened.engines.read.close()
 
 
 def _reach(path: str) -> None:
@@ -143,15 +150,20 @@ def _reach(path: str) -> None:
 
 
 def _in_memory() -> _Opened:
-    engine = _engine(_MEMORY, begin="BEGIN IMMEDIATE", poolclass=StaticPool)
+    engine = create_engine(URL.create("sqlite", database=_MEMORY), poolclass=StaticPool, **_OPTIONS)
+    only = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
     turn = asyncio.Lock()
-    return _Opened(Engines(engine, engine), turn, turn)
+    return _Opened(Engines(only, only), turn, turn)
 
 
 def _in_file(path: str) -> _Opened:
-    writer = _engine(path, begin="BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
-    readers = _engine(path, begin="BEGIN", pool_size=READERS, max_overflow=0)
-    return _Opened(Engines(writer, readers), asyncio.Lock(), None)
+    engine = create_engine(URL.create("sqlite", database=path), pool_size=1, max_overflow=0, **_OPTIONS)
+    writer = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
+    _quieten()
+    url = URL.create("sqlite+aiosqlite", database=path)
+    readers = create_async_engine(url, pool_size=READERS, max_overflow=0, **_OPTIONS)
+    _ready(readers.sync_engine, "BEGIN")
+    return _Opened(Engines(writer, LoopCarrier(readers)), asyncio.Lock(), None)
 
 
 def _quieten() -> None:
@@ -164,22 +176,14 @@ def _quieten() -> None:
         logger.setLevel(logging.INFO)
 
 
-def _engine(path: str, *, begin: str, **pool: Any) -> AsyncEngine:
-    _quieten()
-    engine = create_async_engine(
-        URL.create("sqlite+aiosqlite", database=path),
-        hide_parameters=True,
-        # The driver must not begin transactions by itself: it begins them deferred, and one that reads first
-        # and writes later fails at once when another process has written meanwhile.
-        connect_args={"isolation_level": None, "timeout": BUSY_TIMEOUT},
-        **pool,
-    )
-    event.listen(engine.sync_engine, "connect", _prepared)
+def _ready(engine: Engine, begin: str) -> Engine:
+    """The engine, its connections prepared, its transactions begun in these words."""
+    event.listen(engine, "connect", _prepared)
 
     def started(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
-    event.listen(engine.sync_engine, "begin", started)
+    event.listen(engine, "begin", started)
     return engine
 
 

@@ -277,3 +277,13 @@ def foreign(folder: Path, count: int = 30) -> Path:
 def digests(folder: Path) -> set[str]:
     """SHA-256 of every file in a folder and below."""
     return {sha256(each.read_bytes()).hexdigest() for each in folder.rglob("*") if each.is_file()}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process goes on; one that has ended and that nobody has collected does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

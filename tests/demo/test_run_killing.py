@@ -1,7 +1,6 @@
 """Workers of the demo are killed while they work, on both kinds of database, over documents known and unknown."""
 
 import asyncio
-import os
 import re
 import shlex
 import signal
@@ -32,6 +31,7 @@ from tests.demo.demonstrating import (
     digests,
     environment,
     foreign,
+    is_alive,
     ledger_of,
     runs,
     small,
@@ -167,7 +167,7 @@ def test_no_worker_outlives_a_demo_that_is_killed_itself(tmp_path: Path):
         process.send_signal(signal.SIGKILL)
     workers = owners(url)
     assert workers
-    until(lambda: not any(alive(pid) for pid in workers))
+    until(lambda: not any(is_alive(pid) for pid in workers))
 
 
 def posted(folder: Path) -> list[tuple[str, str, int, str, str]]:
@@ -176,12 +176,3 @@ def posted(folder: Path) -> list[tuple[str, str, int, str, str]]:
 
 def owners(url: str) -> set[int]:
     return {run.owner.pid for run in runs(url).values() if run.owner}
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -147,12 +147,10 @@ async def test_every_transaction_locks_the_run_before_it_writes_what_belongs_to_
 async def test_every_write_on_sqlite_stands_between_taking_the_write_lock_and_its_commit(belay_each_sqlite, make_kit):
     async with belay_each_sqlite as stores:
         sent: list[str] = []
-        async with stores.runs._database._engines.write.connect() as connection:
-            driver = (await connection.get_raw_connection()).driver_connection
-            await connection.rollback()
-            await driver.set_trace_callback(sent.append)
+        writer = stores.runs._database._engines.write
+        await writer.carry(lambda tx: tx.connection.driver_connection.set_trace_callback(sent.append))
         await everything(make_kit(stores))
-        await driver.set_trace_callback(None)
+        await writer.carry(lambda tx: tx.connection.driver_connection.set_trace_callback(None))
     inside, writes = False, 0
     for statement in sent:
         verb = statement.split()[0]

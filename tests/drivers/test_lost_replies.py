@@ -319,7 +319,7 @@ async def test_a_write_whose_backend_still_waits_is_counted_once(proxied, belay_
     lease = await kit.own()
     await kit.record(lease, kit.step("before#1"))
     async with open_postgres(belay_postgres.url) as other:
-        engine = database_of(other)._engines.write
+        engine = database_of(other)._engines.write.engine
         async with engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             proxy.arm("both", BIND)
@@ -341,7 +341,7 @@ async def test_a_takeover_while_the_reply_is_lost_is_told_as_lost(proxied, belay
     kit = make_kit(stores)
     lease = await kit.own()
     async with open_postgres(belay_postgres.url, clock=kit.clock) as other:
-        engine = database_of(other)._engines.write
+        engine = database_of(other)._engines.write.engine
         async with engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             proxy.arm("both", BIND)

@@ -28,8 +28,7 @@ START = commands.Start(RunId("r"), "w", "1", "1")
 def pragmas(stores, *names, engine="write"):
     async def read():
         made = getattr(database_of(stores)._engines, engine)
-        async with made.connect() as connection:
-            return [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one() for name in names]
+        return await made.carry(lambda tx: [tx.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
 
     return read()
 

@@ -200,10 +200,10 @@ async def test_nobody_waits_for_a_row_that_hangs_longer_than_a_statement_may_tak
     async with belay_postgres as stores, belay_postgres as other:
         kit = make_kit(stores)
         await kit.start()
-        async with database_of(stores)._engines.write.connect() as connection:
+        async with database_of(stores)._engines.write.engine.connect() as connection:
             await connection.exec_driver_sql("SET statement_timeout = '100ms'")
             await connection.commit()
-        async with database_of(other)._engines.write.connect() as blocker:
+        async with database_of(other)._engines.write.engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
             with pytest.raises(EngineStoreError) as failure:
                 await kit.engine.cancel(commands.Cancel(RunId("run-1")))

@@ -169,7 +169,7 @@ async def test_a_cut_connection_is_told_without_its_address_or_password(belay_po
         kit = make_kit(stores)
         lease = await kit.own()
         for engine in (stores.runs._database._engines.write,):
-            await engine.dispose()
+            await engine.close()
 
             async def refuse(*_arguments, **_more):
                 raise ConnectionRefusedError(f"host {CANARY} refused password {CANARY}")

@@ -37,7 +37,9 @@ NOBODY, ANSWERED = -1, -2
 
 
 class Broken(Exception):
-    """A promise does not hold."""
+    """A promise does not hold; ``who`` is whose move it was."""
+
+    who = ""
 
 
 class Truth(NamedTuple):
@@ -86,7 +88,7 @@ class World(NamedTuple):
 
     truth: Truth
     workers: tuple[Worker, ...]
-    wire: Statement | None = None
+    wire: tuple[Statement, ...] = ()
     replica: Truth | None = None
     """An earlier state of the row, which a failover would bring back."""
 
@@ -96,8 +98,10 @@ class Setting(NamedTuple):
 
     rules: Rules = Rules()
     processes: tuple[int, ...] = (1, 1, 2)
-    late: bool = True
-    """Whether statements may arrive late."""
+    late: int = 1
+    """How many statements may be under way at a time, to arrive late."""
+    losses: bool = True
+    """Whether statements and replies may be lost."""
     deaths: bool = True
     failover: bool = False
     """Whether the database may lose its last transactions; then only what concerns former owners can hold."""
@@ -119,10 +123,19 @@ Move = tuple[str, World]
 def moves(setting: Setting, world: World) -> Iterator[Move]:
     """Everything that may happen next; raises ``Broken`` where something happens that must not."""
     yield from _chance(setting, world)
-    yield from _arrivals(setting, world)
+    for place, sent in enumerate(world.wire):
+        try:
+            yield from _arrival(setting, world._replace(wire=_without(world.wire, place)), sent)
+        except Broken as broken:
+            broken.who = f"the late {sent.kind} arrives"
+            raise
     for place, worker in enumerate(world.workers):
-        for name, after in _of_worker(setting, world, place, worker):
-            yield f"worker {place + 1} {name}", after
+        try:
+            for name, after in _of_worker(setting, world, place, worker):
+                yield f"worker {place + 1} {name}", after
+        except Broken as broken:
+            broken.who = f"worker {place + 1}"
+            raise
 
 
 # ---------------------------------------------------------------- what nobody does
@@ -136,7 +149,7 @@ def _chance(setting: Setting, world: World) -> Iterator[Move]:
         if world.replica != truth:
             yield "the replica catches up", world._replace(replica=truth)
         if world.replica not in (None, truth):
-            yield "the replica takes over", world._replace(truth=world.replica or truth, wire=None)
+            yield "the replica takes over", world._replace(truth=world.replica or truth, wire=())
     if setting.deaths:
         for process in sorted(set(setting.processes)):
             yield from _death(setting, world, process)
@@ -147,9 +160,7 @@ def _death(setting: Setting, world: World, process: int) -> Iterator[Move]:
     if all(world.workers[place] == IDLE for place in of_it) and world.truth.run.pid != process:
         return
     workers = tuple(IDLE if place in of_it else each for place, each in enumerate(world.workers))
-    wire = world.wire
-    if wire is not None and wire.pid == process:
-        wire = wire._replace(gone=True, waiting=NOBODY if wire.waiting in of_it else wire.waiting)
+    wire = tuple(each if each.pid != process else each._replace(gone=True, waiting=NOBODY) for each in world.wire)
     died = [_mourned(each, process) for each in (world.truth, world.replica)]
     yield f"process {process} dies", World(died[0] or world.truth, workers, wire, died[1])
 
@@ -160,17 +171,13 @@ def _mourned(truth: Truth | None, process: int) -> Truth | None:
     return truth._replace(gone=True)
 
 
-def _arrivals(setting: Setting, world: World) -> Iterator[Move]:
-    sent = world.wire
-    if sent is None:
-        return
-    after = world._replace(wire=None)
-    yield f"the late {sent.kind} is lost", after
+def _arrival(setting: Setting, world: World, sent: Statement) -> Iterator[Move]:
+    yield f"the late {sent.kind} is lost", world
     if sent.kind == "acquire":
         assert sent.nonce is not None
         truth = acquired(setting, world.truth, sent.nonce, sent.pid, sent.evidence)
         if truth is not None:
-            yield "the late acquire arrives", after._replace(truth=truth._replace(gone=sent.gone))
+            yield "the late acquire arrives", world._replace(truth=truth._replace(gone=sent.gone))
         return
     truth = executed(setting, world.truth, sent)
     if truth is not None:
@@ -178,7 +185,7 @@ def _arrivals(setting: Setting, world: World) -> Iterator[Move]:
         if sent.waiting >= 0:
             waiting = workers[sent.waiting]
             workers = _with(workers, sent.waiting, waiting._replace(landed=waiting.landed + 1))
-        yield f"the late {sent.kind} arrives", after._replace(truth=truth, workers=workers)
+        yield f"the late {sent.kind} arrives", world._replace(truth=truth, workers=workers)
 
 
 # ---------------------------------------------------------------- what the database does
@@ -230,7 +237,35 @@ def _is_owners(truth: Truth, sent: Statement) -> None:
 def _checked(before: Truth, after: Truth) -> Truth:
     if after.run.epoch < before.run.epoch:
         raise Broken("the epoch went back")
+    if after.lease != before.lease and after.run.epoch == before.run.epoch:
+        raise Broken("two acquisitions had the same epoch")
     return after
+
+
+def refused(setting: Setting, world: World) -> World:
+    """The world without former owners and their statements, once it is seen that the fence refuses them here.
+
+    Epochs only rise (``_checked``), so what is refused for its epoch stays refused; nothing else is left of it.
+    """
+    truth = world.truth
+    workers = world.workers
+    for place, worker in enumerate(workers):
+        if worker.held is not None and worker.lease != truth.lease:
+            _is_refused(setting, truth, worker.held, seen=worker.phase == "checked")
+            workers = _with(workers, place, IDLE)
+    wire = world.wire
+    for sent in wire:
+        if sent.held is not None and sent.lease != truth.lease:
+            _is_refused(setting, truth, sent.held)
+            wire = tuple(each for each in wire if each is not sent)
+    if wire is world.wire and workers is world.workers:
+        return world
+    return World(truth, workers, wire, world.replica)
+
+
+def _is_refused(setting: Setting, truth: Truth, held: Lease, *, seen: bool = False) -> None:
+    if seen or holds(setting.rules, truth.run, held):
+        raise Broken("a statement of a former owner was accepted")
 
 
 # ---------------------------------------------------------------- what workers do
@@ -240,7 +275,7 @@ def _of_worker(setting: Setting, world: World, place: int, worker: Worker) -> It
     if worker.phase not in ("idle", "looked"):
         yield "leaves", _now(world, place, IDLE, waiting=NOBODY)
     if worker.phase == "idle":
-        yield from _looking(world, place)
+        yield from _looking(setting, world, place)
     elif worker.phase in ("looked", "asked"):
         yield from _acquiring(setting, world, place, worker)
     else:
@@ -253,17 +288,18 @@ def _of_worker(setting: Setting, world: World, place: int, worker: Worker) -> It
             yield from _resolving(setting, world, place, worker)
 
 
-def _looking(world: World, place: int) -> Iterator[Move]:
+def _looking(setting: Setting, world: World, place: int) -> Iterator[Move]:
     """Nothing is needed to take a run that nobody owns or that is stale by then; evidence is gathered before."""
     truth = world.truth
     if truth.run.status == OVER:
         return
     yield "looks", _now(world, place, Worker("looked"))
-    if truth.run.status == RUNNING and truth.run.owner is not None:
-        kinds = ["silent"] * (not truth.run.heard) + ["dead"] * truth.gone
-        for kind in kinds:
-            evidence = Evidence("dead" if kind == "dead" else "silent", truth.run.owner, truth.run.pid)
-            yield f"finds the owner {kind}", _now(world, place, Worker("looked", evidence=evidence))
+    owner, pid = truth.run.owner, truth.run.pid
+    if truth.gone and owner is not None:
+        yield "finds the owner dead", _now(world, place, Worker("looked", evidence=Evidence("dead", owner, pid)))
+    if not truth.run.heard and owner is not None and not setting.rules.evidence_needs_silence:
+        # Elsewhere the write sees for itself whether the owner is silent.
+        yield "finds the owner silent", _now(world, place, Worker("looked", evidence=Evidence("silent", owner, pid)))
 
 
 def _acquiring(setting: Setting, world: World, place: int, worker: Worker) -> Iterator[Move]:
@@ -282,11 +318,13 @@ def _acquiring(setting: Setting, world: World, place: int, worker: Worker) -> It
         yield "gets nothing", _now(world, place, IDLE)
     else:
         yield "acquires", _now(world._replace(truth=after), place, _owner(after, nonce))
-        yield "acquires, the reply is lost", _now(world._replace(truth=after), place, asked)
-    yield "asks, the request is lost", _now(world, place, asked)
-    if setting.late and world.wire is None:
+        if setting.losses:
+            yield "acquires, the reply is lost", _now(world._replace(truth=after), place, asked)
+    if setting.losses:
+        yield "asks, the request is lost", _now(world, place, asked)
+    if len(world.wire) < setting.late:
         late = Statement("acquire", nonce=nonce, evidence=worker.evidence, pid=pid)
-        yield "asks, the request is late", _now(world._replace(wire=late), place, asked)
+        yield "asks, the request is late", _now(_sent(world, late), place, asked)
 
 
 def _renewing(setting: Setting, world: World, place: int, worker: Worker) -> Iterator[Move]:
@@ -297,8 +335,8 @@ def _renewing(setting: Setting, world: World, place: int, worker: Worker) -> Ite
         yield "renews", world._replace(truth=after)
     elif worker.phase == "owns":
         yield "finds its lease lost", _now(world, place, IDLE)
-    if setting.late and world.wire is None:
-        yield "renews, late", world._replace(wire=renewal)
+    if len(world.wire) < setting.late:
+        yield "renews, late", _sent(world, renewal)
 
 
 def _writing(setting: Setting, world: World, place: int, worker: Worker) -> Iterator[Move]:
@@ -326,10 +364,12 @@ def _sending(setting: Setting, world: World, place: int, worker: Worker, *, unse
             raise Broken("a command was carried out twice")
         moved = world._replace(truth=after)
         yield f"{kind}s", _now(moved, place, _done(arrived, after), waiting=ANSWERED)
-        yield f"{kind}s, the reply is lost", _now(moved, place, arrived._replace(phase="unsure"))
-    yield f"{kind}s, the request is lost", _now(world, place, unsure)
-    if setting.late and world.wire is None:
-        yield f"{kind}s, the request is late", _now(world._replace(wire=sent), place, unsure)
+        if setting.losses:
+            yield f"{kind}s, the reply is lost", _now(moved, place, arrived._replace(phase="unsure"))
+    if setting.losses:
+        yield f"{kind}s, the request is lost", _now(world, place, unsure)
+    if len(world.wire) < setting.late:
+        yield f"{kind}s, the request is late", _now(_sent(world, sent), place, unsure)
 
 
 def _refused(setting: Setting, world: World, place: int, worker: Worker) -> Iterator[Move]:
@@ -403,10 +443,18 @@ def _read(truth: Truth, worker: Worker) -> Worker:
 def _now(world: World, place: int, worker: Worker, *, waiting: int | None = None) -> World:
     """The world with this worker; ``waiting``: who waits from now on for what it has under way."""
     wire = world.wire
-    if waiting is not None and wire is not None and wire.waiting == place:
-        wire = wire._replace(waiting=waiting)
-    return world._replace(workers=_with(world.workers, place, worker), wire=wire)
+    if waiting is not None and wire:
+        wire = tuple(each._replace(waiting=waiting) if each.waiting == place else each for each in wire)
+    return World(world.truth, _with(world.workers, place, worker), wire, world.replica)
 
 
 def _with(workers: tuple[Worker, ...], place: int, worker: Worker) -> tuple[Worker, ...]:
     return (*workers[:place], worker, *workers[place + 1 :])
+
+
+def _sent(world: World, sent: Statement) -> World:
+    return world._replace(wire=(*world.wire, sent))
+
+
+def _without(wire: tuple[Statement, ...], place: int) -> tuple[Statement, ...]:
+    return (*wire[:place], *wire[place + 1 :])
