@@ -66,6 +66,12 @@ class Ended:
         return any(each.step == "post" for each in self.history.attempts)
 
     @property
+    def died_posting(self) -> bool:
+        """Whether its worker was gone while it posted, and nobody has said yet whether that took place."""
+        posts = [each for each in self.steps if each.step == "post"]
+        return bool(posts) and posts[-1].state is StepState.ORPHANED and posts[-1].resolved_at_ms is None
+
+    @property
     def amount(self) -> str:
         """What was posted, else what the document asks for, as it is booked."""
         if self.postings:

@@ -89,7 +89,7 @@ async def _demonstrate(
             await show.go_on(clock, stop)
         await watch.look()
         if stop.is_set():
-            tell_interrupted(screen, places, len(watch.moving))
+            tell_interrupted(screen, places, len(watch.moving), len(tasks) - len(show.started))
             return None
         histories = [await client.history(run_id) for run_id in watch.runs]
     kills = () if killer is None else killer.kills
@@ -98,8 +98,8 @@ async def _demonstrate(
 
 
 def _say_what_comes(screen: Screen, inbox: Inbox) -> None:
-    left_out = f"; {inbox.folders} folders in it are left out" if inbox.folders else ""
-    screen.say(f"{len(inbox.documents)} documents in {inbox.folder}{left_out}")
+    left_out = f", and folders, which are left out: {inbox.folders}" if inbox.folders else ""
+    screen.say(f"documents in {inbox.folder}: {len(inbox.documents)}{left_out}")
 
 
 @asynccontextmanager

@@ -5,12 +5,14 @@ So text is made visible here, on its way out, whatever is handed in.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from belay_core.demo.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_GAP: Final = "  "
 
 
 class Screen:
@@ -73,15 +75,17 @@ class Screen:
             self._bar.stop()
             self._bar = None
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table: drawn to fit where somebody looks on, else as aligned text of one line a row."""
+    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], narrow: Sequence[Sequence[str]]) -> None:
+        """A table: drawn where somebody looks on, from ``narrow`` where the rows do not fit; else one line a row."""
         shown = [[visible(cell) for cell in row] for row in rows]
-        if self._console is not None:
-            _draw(self._console, head, shown)
-            return
         widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
-        for row in (head, *shown):
-            self._write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if self._console is None:
+            for row in (head, *shown):
+                self._write(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        elif sum(widths) + len(_GAP) * (len(head) - 1) <= self._console.width:
+            _draw(self._console, head, shown)
+        else:
+            _draw(self._console, head, [[visible(cell) for cell in row] for row in narrow])
 
     def _write(self, line: str) -> None:
         if self._bar is None or self._console is None:
@@ -115,7 +119,7 @@ def _draw(console: "Console", head: Sequence[str], rows: Sequence[Sequence[str]]
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in head:
-        # Folded, never cut: an ellipsis would hide the end of an id.
+        # Folded, never cut: an ellipsis would hide how a name ends.
         drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*map(Text, row))

@@ -21,24 +21,28 @@ def tell_report(screen: Screen, places: Places, report: Report) -> None:
     """The table, what stopped and what to do about it, and what the ledger says."""
     screen.end_progress()
     screen.say()
-    screen.table(HEAD, [each.row() for each in report.ended])
+    rows = [each.row() for each in report.ended]
+    # An id begins with the time, which is nearly the same for all of them; its end tells them apart.
+    screen.table(HEAD, rows, narrow=[(f"…{row[0][-8:]}", *row[1:]) for row in rows])
     _tell_stopped(screen, places, report)
     _tell_ledger(screen, places, report)
     _tell_kills(screen, report)
-    figures = f"{len(report.ended)} runs: {report.completed} completed, {report.stopped} stopped"
+    figures = f"{_count(len(report.ended), 'run')}: {report.completed} completed, {report.stopped} stopped"
     screen.say()
     screen.say(f"{figures}, in {report.seconds:.1f} s")
 
 
-def tell_interrupted(screen: Screen, places: Places, moving: int) -> None:
+def tell_interrupted(screen: Screen, places: Places, moving: int, not_started: int) -> None:
     """Where things are after Ctrl-C, and how to go on."""
     screen.end_progress()
     screen.say()
-    screen.say(f"interrupted; the workers have left in good order, and {moving} runs wait for one to go on with them")
+    screen.say(f"interrupted; the workers have left in good order, and {_count(moving, 'run')} can be gone on with:")
     if places.names_secret:
-        screen.say(f"with {VARIABLE} set to the database's URL:")
+        screen.say(f"  (with {VARIABLE} set to the database's URL)")
     screen.say(f"  {places.worker_command()}")
     screen.say(f"  {places.command('runs')}")
+    if not_started:
+        screen.say(f"{_count(not_started, 'document')} had no run yet; another demo begins with all of them")
     screen.say(f"the ledger and the filed documents are in {places.folder}")
 
 
@@ -48,11 +52,11 @@ def ways_out(each: Ended, places: Places) -> list[str]:
         case "approval":
             verbs = ("approve", "reject")
             return ["it waits for a decision:", *(f"  {places.command(verb, each.run_id)}" for verb in verbs)]
-        case "needs_review" if each.postings:
+        case "needs_review" if each.died_posting and each.postings:
             posting = each.postings[0].posting
             command = places.command("resolve", each.run_id, "--happened", str(posting))
             return [f"its worker was killed while it posted, and the ledger has it, as {posting}:", f"  {command}"]
-        case "needs_review" if any(attempt.step == "post" for attempt in each.steps):
+        case "needs_review" if each.died_posting:
             command = places.command("resolve", each.run_id, "--retry")
             return ["its worker was killed while it posted, and the ledger does not have it:", f"  {command}"]
         case "needs_review":
@@ -82,18 +86,20 @@ def _tell_stopped(screen: Screen, places: Places, report: Report) -> None:
 def _tell_ledger(screen: Screen, places: Places, report: Report) -> None:
     audit = report.audit
     screen.say()
-    screen.say(f"the ledger, {places.ledger}, has {audit.postings} postings, {report.posted_twice} of them twice:")
+    screen.say(
+        f"the ledger, {places.ledger}, has {_count(audit.postings, 'posting')}, {report.posted_twice} of them twice:"
+    )
     for balance in audit.balances:
         amount = shown(from_minor_units(balance.amount_minor, balance.currency), balance.currency)
         screen.say(f"  {balance.postings} in {balance.currency}, together {amount}")
     if audit.documents_twice:
-        number = len(audit.documents_twice)
-        screen.say(f"  {number} documents came twice to the byte, were approved each time, and are there each time")
+        number = _count(len(audit.documents_twice), "document")
+        screen.say(f"  {number} came more than once, to the byte, and was approved each time")
     counts = Counter(_accounted(each) for each in report.ended)
     for what, count in counts.items():
-        screen.say(f"  {count} runs: {what}")
+        screen.say(f"  {_count(count, 'run')}: {what}")
     for each in report.wrong:
-        screen.say(f"  WRONG: run {each.run_id} of {each.task.name} has {len(each.postings)} postings")
+        screen.say(f"  WRONG: run {each.run_id} of {each.task.name} has {_count(len(each.postings), 'posting')}")
     if report.strays:
         screen.say(f"  WRONG: {report.strays} postings belong to none of the runs")
 
@@ -111,8 +117,12 @@ def _tell_kills(screen: Screen, report: Report) -> None:
     runs = {hit.run_id for hit in hits}
     again = f", {len(hits)} times in all" if len(hits) > len(runs) else ""
     screen.say()
-    screen.say(f"{len(report.kills)} workers were killed, with {len(runs)} runs in their hands{again}")
+    screen.say(f"{_count(len(report.kills), 'worker')} killed, with {_count(len(runs), 'run')} in hand{again}")
     taken = [hit.resumed_after for hit in hits if hit.resumed_after is not None]
     if taken:
         slowest = f"the slowest {max(taken) / 1000:.1f} s after the kill"
-        screen.say(f"{report.resumed} of them were resumed by other workers, {slowest}")
+        screen.say(f"{_count(report.resumed, 'run')} resumed by other workers, {slowest}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -66,13 +66,14 @@ class ThreadCarrier(Carrier):
     async def carry(self, work: Callable[[Connection], T]) -> T:
         """Do the work on a connection."""
         context = copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, context.run, self._connected, work)
+
+        def connected() -> T:
+            with self._engine.connect() as connection:
+                return context.run(lambda: work(connection))
+
+        return await asyncio.wrap_future(self._thread.submit(connected))
 
     async def close(self) -> None:
         """Close every connection, in the thread that opened them, and end it."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
         self._thread.shutdown()
-
-    def _connected(self, work: Callable[[Connection], T]) -> T:
-        with self._engine.connect() as connection:
-            return work(connection)

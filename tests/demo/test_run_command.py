@@ -113,7 +113,7 @@ def test_the_database_that_somebody_works_with_is_left_alone(tmp_path: Path, mon
 def test_a_demo_in_memory_leaves_a_ledger(tmp_path: Path, capsys):
     inbox = ("--inbox", str(write(tmp_path / "in", [small(1)])))
     assert cli("demo", *inbox, "--database", "sqlite:///:memory:", "--moment", "0") == 0
-    assert "1 runs: 1 completed, 0 stopped" in capsys.readouterr().out
+    assert "1 run: 1 completed, 0 stopped" in capsys.readouterr().out
 
 
 def test_a_password_is_not_shown_and_the_commands_still_hold(

@@ -35,7 +35,7 @@ R = RunId("run-1")
 
 
 def ev(about, by, at):
-    kind = "same-host-pid-dead" if about.host_id == by.host_id else "cross-host-unreachable-stale"
+    kind: Any = "same-host-pid-dead" if about.host_id == by.host_id else "cross-host-unreachable-stale"
     return LivenessEvidence(about, at, kind)
 
 
@@ -177,7 +177,7 @@ async def test_26_evidence_counts_for_one_owner_one_moment_and_the_right_kind(ki
     read, now = await runs.get(R), 40_000
     kit.clock.set(now)
     taker = C if wrong == "other host" else B
-    kind = {
+    kind: Any = {
         "moment": "same-host-pid-dead",
         "same host": "cross-host-unreachable-stale",
         "other host": "same-host-pid-dead",

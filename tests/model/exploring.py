@@ -19,6 +19,8 @@ class Explored(NamedTuple):
     broken: str | None = None
     path: tuple[str, ...] = ()
     """The moves that lead there, as few as possible."""
+    kinds: frozenset[str] = frozenset()
+    """The moves there were, whoever made them."""
 
 
 class _Step(NamedTuple):
@@ -36,6 +38,8 @@ def explore(setting: Setting) -> Explored:
     came: dict[World, _Step | None] = {first: None}
     waiting = deque([first])
     followed = depth = 0
+    kinds: set[str] = set()
+    forms: dict[World, tuple[World, bool]] = {}
     while waiting:
         world = waiting.popleft()
         step = came[world]
@@ -46,7 +50,11 @@ def explore(setting: Setting) -> Explored:
                 if setting.failover and not within(setting, after):
                     continue
                 followed += 1
-                known, swapped = canonical(setting, after)
+                kinds.add(name)
+                form = forms.get(after)
+                if form is None:
+                    form = forms[after] = canonical(setting, after)
+                known, swapped = form
                 if known not in came:
                     came[known] = _Step(world, name, swapped, depth + 1)
                     waiting.append(known)
@@ -56,7 +64,7 @@ def explore(setting: Setting) -> Explored:
     stuck = None if setting.failover else next(_stuck(setting, came), None)
     if stuck is not None:
         return Explored(len(came), followed, depth, UNFINISHED, (*_path(came, stuck), UNFINISHED))
-    return Explored(len(came), followed, depth)
+    return Explored(len(came), followed, depth, kinds=frozenset(map(_anonymous, kinds)))
 
 
 def _path(came: dict[World, _Step | None], world: World, last: str = "") -> Iterator[str]:
@@ -79,6 +87,10 @@ def _renamed(move: str, names: list[str]) -> str:
         if move.startswith(f"worker {place}"):
             return name + move.removeprefix(f"worker {place}")
     return move
+
+
+def _anonymous(move: str) -> str:
+    return move.split(" ", 2)[2] if move.startswith("worker ") else move
 
 
 def _stuck(setting: Setting, worlds: Iterable[World]) -> Iterator[World]:
@@ -129,11 +141,15 @@ def canonical(setting: Setting, world: World) -> tuple[World, bool]:
     form = _Form(setting, world)
     workers = tuple([form.worker(each) for each in world.workers])
     wire = tuple([form.statement(each) for each in world.wire])
-    swapped = setting.processes[:2] == (1, 1) and workers[0] != workers[1] and repr(workers[1]) < repr(workers[0])
+    swapped = setting.processes[:2] == (1, 1) and _order(workers[1]) < _order(workers[0])
     if swapped:
         workers = (workers[1], workers[0], *workers[2:])
         wire = tuple([each._replace(waiting=1 - each.waiting) if each.waiting in (0, 1) else each for each in wire])
     return World(form.row, workers, wire, form.replica), swapped
+
+
+def _order(worker: Worker) -> tuple[object, ...]:
+    return (worker.phase, worker.kind, worker.landed, worker.unclear, worker.lease, worker.evidence is None)
 
 
 class _Form:
@@ -144,13 +160,16 @@ class _Form:
         self._names: dict[Any, Any] = {None: None}
         self._leases: dict[int, int] = {0: 0}
         self._exact = setting.failover
-        self._epoch, self._seq, self._writes = truth.run.epoch, truth.run.seq, truth.writes
+        # A run that was never acquired stays told from one that was.
+        self._epoch, self._seq, self._writes = max(truth.run.epoch - 1, 0), truth.run.seq, truth.writes
         if self._exact:
             self._epoch, self._seq, self._writes = (min(each) for each in zip(*_counts(world), strict=True))
         self.row = self._truth(truth)
         self.replica = None if world.replica is None else self._truth(world.replica)
-        for holder in (*world.wire, *world.workers):
-            self._name(holder.nonce)
+        for sent in world.wire:
+            self._name(sent.nonce)
+        for worker in world.workers:
+            self._name(worker.nonce)
         self._forgets = setting.rules.evidence_names_nonce and not setting.failover
 
     def _truth(self, truth: Truth) -> Truth:
@@ -166,9 +185,7 @@ class _Form:
             return IDLE
         if held is not None:
             held, lease, basis = self._held(held), self._lease(lease), self._behind(basis - self._writes, -1)
-        return Worker(
-            phase, held, lease, basis, kind, landed, self._name(nonce), self._evidence(evidence), unclear
-        )
+        return Worker(phase, held, lease, basis, kind, landed, self._name(nonce), self._evidence(evidence), unclear)
 
     def statement(self, sent: Statement) -> Statement:
         """A statement under way."""
@@ -177,12 +194,10 @@ class _Form:
             held, lease, basis = self._held(held), self._lease(lease), self._behind(basis - self._writes, -1)
         if kind == "renew":
             basis = 0
-        return Statement(
-            kind, held, lease, basis, waiting, self._name(nonce), self._evidence(evidence), pid, gone
-        )
+        return Statement(kind, held, lease, basis, waiting, self._name(nonce), self._evidence(evidence), pid, gone)
 
     def _held(self, held: Lease) -> Lease:
-        epoch = self._behind(held.epoch - self._epoch, -1)
+        epoch = self._behind(held.epoch - self._epoch, 0)
         return Lease(self._name(held.nonce), epoch, self._behind(held.seq - self._seq, -2))
 
     def _evidence(self, evidence: Evidence | None) -> Evidence | None:
@@ -195,9 +210,12 @@ class _Form:
         return by if self._exact else max(by, most)
 
     def _name(self, nonce: Any) -> Any:
-        name = self._names.get(nonce, nonce)
-        if name is nonce and nonce not in self._names and not isinstance(nonce, str):
-            name = self._names[nonce] = len(self._names)
+        names = self._names
+        if nonce in names:
+            return names[nonce]
+        if isinstance(nonce, str):
+            return nonce
+        name = names[nonce] = len(names)
         return name
 
     def _lease(self, lease: int) -> int:
@@ -210,7 +228,7 @@ class _Form:
 def _counts(world: World) -> list[tuple[int, int, int]]:
     truths = [world.truth] if world.replica is None else [world.truth, world.replica]
     found = [(each.run.epoch, each.run.seq, each.writes) for each in truths]
-    holders = (*world.workers, *world.wire)
+    holders: list[Worker | Statement] = [*world.workers, *world.wire]
     return found + [(each.held.epoch, each.held.seq, each.basis) for each in holders if each.held is not None]
 
 

@@ -6,9 +6,10 @@ These are the decisions of the stores (kernel 3, 5 and 7; spec 5 and 6) without 
 it is there for.
 """
 
+from collections.abc import Hashable
 from typing import Literal, NamedTuple, TypeAlias
 
-Nonce: TypeAlias = int | str
+Nonce: TypeAlias = Hashable
 """Compared for equality only."""
 
 PENDING, RUNNING, SUSPENDED, OVER = "pending", "running", "suspended", "over"
@@ -33,7 +34,7 @@ class Rules(NamedTuple):
     """An acquisition judges the row it changes, not one it read before."""
     nonce_per: Literal["acquisition", "process"] = "acquisition"
     epoch_counts: bool = True
-    """Each acquisition raises the epoch."""
+    """Each acquisition raises the epoch, also one that takes the run from somebody."""
     keeps_epoch: bool = True
     """A run that is let go keeps its epoch."""
     keeps_last: bool = True
@@ -96,14 +97,13 @@ def may_take(rules: Rules, run: Run, evidence: Evidence | None) -> bool:
     if evidence is None:
         return False
     if evidence.kind == "dead":
-        same = evidence.nonce == run.owner if rules.evidence_names_nonce else evidence.pid == run.pid
-        return same
+        return evidence.nonce == run.owner if rules.evidence_names_nonce else evidence.pid == run.pid
     return evidence.nonce == run.owner and not rules.evidence_needs_silence
 
 
 def taken(rules: Rules, run: Run, nonce: Nonce, pid: int) -> Run:
     """The run once it is acquired."""
-    epoch = run.epoch + 1 if rules.epoch_counts else max(run.epoch, 1)
+    epoch = run.epoch + 1 if rules.epoch_counts or run.status != RUNNING else run.epoch
     return Run(RUNNING, nonce, epoch, run.seq, nonce, heard=True, pid=pid)
 
 

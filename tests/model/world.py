@@ -37,9 +37,13 @@ NOBODY, ANSWERED = -1, -2
 
 
 class Broken(Exception):
-    """A promise does not hold; ``who`` is whose move it was."""
+    """A promise does not hold; ``who`` made the move, and this is what it was ``doing``."""
 
     who = ""
+
+    def __init__(self, promise: str, doing: str = "") -> None:
+        super().__init__(promise)
+        self.doing = doing
 
 
 class Truth(NamedTuple):
@@ -134,7 +138,7 @@ def moves(setting: Setting, world: World) -> Iterator[Move]:
             for name, after in _of_worker(setting, world, place, worker):
                 yield f"worker {place + 1} {name}", after
         except Broken as broken:
-            broken.who = f"worker {place + 1}"
+            broken.who = f"worker {place + 1} {broken.doing}"
             raise
 
 
@@ -200,9 +204,9 @@ def acquired(setting: Setting, truth: Truth, nonce: Nonce, pid: int, evidence: E
 
 def _owned_by(setting: Setting, truth: Truth, nonce: Nonce, pid: int) -> Truth:
     if truth.run.status == OVER:
-        raise Broken("a run that was over was acquired")
+        raise Broken("a run that was over was acquired", "acquires")
     if truth.run.status == RUNNING and truth.run.heard and not truth.gone:
-        raise Broken("an owner was replaced that was heard of and is not gone")
+        raise Broken("an owner was replaced that was heard of and is not gone", "acquires")
     after = Truth(taken(setting.rules, truth.run, nonce, pid), NEW, gone=False, writes=truth.writes)
     return _checked(truth, after)
 
@@ -220,25 +224,25 @@ def executed(setting: Setting, truth: Truth, sent: Statement, *, unseen: bool = 
         return None
     _is_owners(truth, sent)
     if not setting.failover and (sent.basis != truth.writes or sent.waiting == ANSWERED):
-        raise Broken("a write of the owner arrived over what the owner wrote after it")
+        raise Broken("a write of the owner arrived over what the owner wrote after it", f"{sent.kind}s")
     after = Truth(written(rules, truth.run, sent.kind), truth.lease, truth.gone, truth.writes + 1)
     return _checked(truth, after)
 
 
 def _is_owners(truth: Truth, sent: Statement) -> None:
     if truth.run.status == OVER:
-        raise Broken("a run that was over was changed")
+        raise Broken("a run that was over was changed", f"{sent.kind}s")
     if sent.lease != truth.lease:
-        raise Broken("a statement of a former owner was accepted")
+        raise Broken("a statement of a former owner was accepted", f"{sent.kind}s")
     if truth.run.status != RUNNING:
-        raise Broken("a statement was accepted on a run that had been let go")
+        raise Broken("a statement was accepted on a run that had been let go", f"{sent.kind}s")
 
 
 def _checked(before: Truth, after: Truth) -> Truth:
     if after.run.epoch < before.run.epoch:
-        raise Broken("the epoch went back")
+        raise Broken("the epoch went back", "acquires or lets go")
     if after.lease != before.lease and after.run.epoch == before.run.epoch:
-        raise Broken("two acquisitions had the same epoch")
+        raise Broken("two acquisitions had the same epoch", "acquires")
     return after
 
 
@@ -361,7 +365,7 @@ def _sending(setting: Setting, world: World, place: int, worker: Worker, *, unse
     else:
         arrived = worker._replace(landed=worker.landed + 1)
         if not setting.failover and arrived.landed > 1 and kind != "hold":
-            raise Broken("a command was carried out twice")
+            raise Broken("a command was carried out twice", f"{kind}s")
         moved = world._replace(truth=after)
         yield f"{kind}s", _now(moved, place, _done(arrived, after), waiting=ANSWERED)
         if setting.losses:
@@ -404,12 +408,12 @@ def _concluded(setting: Setting, world: World, place: int, worker: Worker, found
     # Whether it was the hold that counted or what was given up before it, the latter cannot arrive any more.
     if not setting.failover and worker.kind != "hold":
         if found == "arrived" and worker.landed == 0:
-            raise Broken("a command was taken for done that was not")
+            raise Broken("a command was taken for done that was not", "concludes")
         if found == "again" and worker.landed > 0:
-            raise Broken("a command was taken for lost that was done")
+            raise Broken("a command was taken for lost that was done", "concludes")
         if found == "lost" and worker.landed > 0 and truth.lease == worker.lease:
             # Once somebody else has acquired the run, the answer makes no difference any more.
-            raise Broken("a command was taken for refused that was done")
+            raise Broken("a command was taken for refused that was done", "concludes")
     if found == "again":
         held = worker.held._replace(seq=truth.run.seq) if worker.held else None
         return _now(world, place, worker._replace(phase="again", held=held, basis=truth.writes))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Update, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Executable, Row, Update, bindparam, case, func, select, update
 
 from belay_core.admission import json
 from belay_core.admission.runs import RunInput
@@ -42,7 +42,7 @@ def _requesting(which: ColumnElement[bool]) -> Update:
     )
 
 
-def _reading(which: ColumnElement[bool]) -> Select[Any]:
+def _reading(which: ColumnElement[bool]) -> Executable:
     return select(runs.c.status, runs.c.cancel_requested_at).where(which).order_by(*IN_ORDER)
 
 
@@ -81,7 +81,7 @@ class Cancelling(RunRole):
         return await self._guard("acknowledge_cancel", work, run_id)
 
     async def _request(
-        self, method: str, run_id: RunId, now_ms: Millis, statements: tuple[Update, Select[Any]]
+        self, method: str, run_id: RunId, now_ms: Millis, statements: tuple[Update, Executable]
     ) -> RequestCancelOutcome:
         given = RunInput(method)
         run_id = given.run_id(run_id)
@@ -94,7 +94,7 @@ class _Request:
     """One request to one round or to a lineage."""
 
     def __init__(
-        self, method: str, run_id: RunId, at: Millis, now_ms: Millis, statements: tuple[Update, Select[Any]]
+        self, method: str, run_id: RunId, at: Millis, now_ms: Millis, statements: tuple[Update, Executable]
     ) -> None:
         self._method = method
         self._run_id = run_id

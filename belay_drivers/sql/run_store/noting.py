@@ -25,43 +25,51 @@ _ENTRY: Final = select(journal.c.kind, journal.c.facts).where(
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[A]):
-    """What is written to a run that may be changed: the answer, the columns, and the fact that goes with them."""
+class Change:
+    """What is written to a run: the columns, and the fact that goes with them."""
 
-    answer: A
     columns: Mapping[str, Any]
     kind: str
     owner: OwnerId
     granted_at_ms: Millis | None
 
 
-@dataclass(slots=True)
-class NotedWrite(Generic[A]):
-    """One decision upon a locked run: an answer that changes nothing, or a ``Change``."""
+@dataclass(frozen=True, slots=True)
+class Verdict(Generic[A]):
+    """What is answered about a run, and what is written to it, if anything."""
 
-    run_key: str
-    now_ms: Millis
-    decide: Callable[[Columns | None], A | Change[A]]
-    _noted: tuple[int, Change[A]] | None = None
+    answer: A
+    change: Change | None = None
+
+
+class NotedWrite(Generic[A]):
+    """One verdict upon a locked run."""
+
+    def __init__(self, run_key: str, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]) -> None:
+        self._key = run_key
+        self._now = now_ms
+        self._judge = judge
+        self._noted: tuple[int, Change, A] | None = None
 
     def __call__(self, tx: Connection) -> A:
-        """Decide and write."""
-        held = lock(tx, self.run_key, self.now_ms)
-        decided = self.decide(None if held is None else held.row)
-        if held is None or not isinstance(decided, Change):
-            return undone(tx, decided.answer if isinstance(decided, Change) else decided)
+        """Judge and write."""
+        held = lock(tx, self._key, self._now)
+        verdict = self._judge(None if held is None else held.row)
+        change = verdict.change
+        if held is None or change is None:
+            return undone(tx, verdict.answer)
         entry: int = held.row["last_entry"] + 1
-        tx.execute(_RUN.values(**decided.columns, last_entry=entry), {"b_run": self.run_key})
-        note_at(tx, held, entry, decided.kind, ownership_facts(decided.owner, decided.granted_at_ms))
-        self._noted = entry, decided
-        return decided.answer
+        tx.execute(_RUN.values(**change.columns, last_entry=entry), {"b_run": self._key})
+        note_at(tx, held, entry, change.kind, ownership_facts(change.owner, change.granted_at_ms))
+        self._noted = entry, change, verdict.answer
+        return verdict.answer
 
     def again(self, tx: Connection) -> A:
         """Write once more where no reply came; the fact tells whether the first one happened."""
         if self._noted is not None:
-            entry, change = self._noted
-            row = tx.execute(_ENTRY, {"b_run": self.run_key, "b_entry": entry}).one_or_none()
+            entry, change, answer = self._noted
+            row = tx.execute(_ENTRY, {"b_run": self._key, "b_entry": entry}).one_or_none()
             facts = json.encode(ownership_facts(change.owner, change.granted_at_ms))
-            if row is not None and tuple(row) == (change.kind, facts):
-                return undone(tx, change.answer)
+            if row is not None and (row.kind, row.facts) == (change.kind, facts):
+                return undone(tx, answer)
         return self(tx)

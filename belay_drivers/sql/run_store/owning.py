@@ -73,7 +73,7 @@ class Owning(RunRole):
         def beat(tx: Connection) -> HeartbeatOutcome:
             if tx.execute(statement, bound).one_or_none() is not None:
                 return Updated()
-            return undone(tx, NotFound() if row_of(tx, bound["b_run"]) is None else FenceLost())
+            return undone(tx, NotFound() if row_of(tx, key_of(run_id)) is None else FenceLost())
 
         # Sending it twice is as good as once, so it matters little whether a lost one arrived.
         return await self._guard(method, self._database.write(beat), run_id)

@@ -33,7 +33,7 @@ from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns
 from belay_drivers.sql.run_store.base import RunRole, owner_columns
 from belay_drivers.sql.run_store.claiming import is_as_read, is_stale, is_unclaimed, loss_of
-from belay_drivers.sql.run_store.noting import Change, NotedWrite
+from belay_drivers.sql.run_store.noting import Change, NotedWrite, Verdict
 from belay_drivers.sql.tables import runs
 
 A = TypeVar("A")
@@ -54,12 +54,12 @@ class Reserving(RunRole):
         claimant = given.owner(claimant, "claimant")
         now_ms = given.lease_reading(now_ms, self._clock, run_id)
 
-        def decide(row: Columns | None) -> ClaimOutcome | Change[ClaimOutcome]:
+        def judge(row: Columns | None) -> Verdict[ClaimOutcome]:
             if row is None or row["status"] not in _RESERVABLE or not (is_as_read(row, read) and is_unclaimed(row)):
-                return loss_of(row, now_ms)
-            return Change(Claimed(now_ms), _claim_of(claimant, now_ms), "ownership.claimed", claimant, now_ms)
+                return Verdict(loss_of(row, now_ms))
+            return Verdict(Claimed(now_ms), Change(_claim_of(claimant, now_ms), "ownership.claimed", claimant, now_ms))
 
-        return await self._noted("claim", run_id, now_ms, decide)
+        return await self._noted("claim", run_id, now_ms, judge)
 
     async def activate(
         self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis, expected: RunSnapshot | RunRow
@@ -72,14 +72,16 @@ class Reserving(RunRole):
         read = given.snapshot(expected)
         now_ms = self._now()
 
-        def decide(row: Columns | None) -> ActivateOutcome | Change[ActivateOutcome]:
+        def judge(row: Columns | None) -> Verdict[ActivateOutcome]:
             if row is None or not _is_claimed(row, claimant, claimed_at_ms):
-                return ClaimLost()
+                return Verdict(ClaimLost())
             if not is_as_read(row, read):
-                return Change(SnapshotChanged(), UNCLAIMED, "ownership.released", claimant, claimed_at_ms)
-            return Change(Activated(), _owned_from(claimant, now_ms), "ownership.activated", claimant, claimed_at_ms)
+                return Verdict(SnapshotChanged(), Change(UNCLAIMED, "ownership.released", claimant, claimed_at_ms))
+            return Verdict(
+                Activated(), Change(_owned_from(claimant, now_ms), "ownership.activated", claimant, claimed_at_ms)
+            )
 
-        return await self._noted("activate", run_id, now_ms, decide)
+        return await self._noted("activate", run_id, now_ms, judge)
 
     async def abandon_claim(self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis) -> AbandonClaimOutcome:
         """Give up a claim; owner and heartbeat stay (6.10)."""
@@ -88,12 +90,12 @@ class Reserving(RunRole):
         claimant = given.owner(claimant, "claimant")
         claimed_at_ms = given.moment(claimed_at_ms, "claimed_at_ms")
 
-        def decide(row: Columns | None) -> AbandonClaimOutcome | Change[AbandonClaimOutcome]:
+        def judge(row: Columns | None) -> Verdict[AbandonClaimOutcome]:
             if row is None or not _is_claimed(row, claimant, claimed_at_ms):
-                return ClaimLost()
-            return Change(Abandoned(), UNCLAIMED, "ownership.released", claimant, claimed_at_ms)
+                return Verdict(ClaimLost())
+            return Verdict(Abandoned(), Change(UNCLAIMED, "ownership.released", claimant, claimed_at_ms))
 
-        return await self._noted("abandon_claim", run_id, self._now(), decide)
+        return await self._noted("abandon_claim", run_id, self._now(), judge)
 
     async def recover_claim(
         self,
@@ -114,16 +116,16 @@ class Reserving(RunRole):
         if not evidence_matches(stale_claimant, observer, now_ms, given.proof(evidence)):
             return LivenessUnconfirmed()
 
-        def decide(row: Columns | None) -> RecoverClaimOutcome | Change[RecoverClaimOutcome]:
+        def judge(row: Columns | None) -> Verdict[RecoverClaimOutcome]:
             if row is None:
-                return NotFound()
+                return Verdict(NotFound())
             if not _is_claimed(row, stale_claimant, claimed_at_ms):
-                return ClaimChanged()
+                return Verdict(ClaimChanged())
             if claimed_at_ms >= now_ms - limits.HEARTBEAT_STALE_AFTER:
-                return ClaimFresh()
-            return Change(Recovered(), UNCLAIMED, "ownership.expired", stale_claimant, claimed_at_ms)
+                return Verdict(ClaimFresh())
+            return Verdict(Recovered(), Change(UNCLAIMED, "ownership.expired", stale_claimant, claimed_at_ms))
 
-        return await self._noted("recover_claim", run_id, now_ms, decide)
+        return await self._noted("recover_claim", run_id, now_ms, judge)
 
     async def steal(
         self,
@@ -143,19 +145,19 @@ class Reserving(RunRole):
         if read.owner is None or not evidence_matches(read.owner, claimant, now_ms, proof):
             return LivenessUnconfirmed()
 
-        def decide(row: Columns | None) -> StealOutcome | Change[StealOutcome]:
+        def judge(row: Columns | None) -> Verdict[StealOutcome]:
             if row is None or not (
                 is_as_read(row, read) and is_unclaimed(row) and is_stale(row["heartbeat_at"], now_ms)
             ):
-                return loss_of(row, now_ms)
-            return Change(Claimed(now_ms), _claim_of(claimant, now_ms), "ownership.stolen", claimant, now_ms)
+                return Verdict(loss_of(row, now_ms))
+            return Verdict(Claimed(now_ms), Change(_claim_of(claimant, now_ms), "ownership.stolen", claimant, now_ms))
 
-        return await self._noted("steal", run_id, now_ms, decide)
+        return await self._noted("steal", run_id, now_ms, judge)
 
     async def _noted(
-        self, method: str, run_id: RunId, now_ms: Millis, decide: Callable[[Columns | None], A | Change[A]]
+        self, method: str, run_id: RunId, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]
     ) -> A:
-        write = NotedWrite(key_of(run_id), now_ms, decide)
+        write = NotedWrite(key_of(run_id), now_ms, judge)
         return await self._guard(method, self._database.write(write, write.again), run_id)
 
 
