@@ -64,3 +64,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+.PHONY: model
+model: $(READY) ## explore every state of the ownership protocol (JSON=file, MODEL_ARGS=--deep)
+	$(BIN)/python -m tests.model.check $(if $(JSON),--json '$(JSON)') $(MODEL_ARGS)

@@ -17,9 +17,8 @@ SOUND = {"three workers": THREE_WORKERS, "failover": FAILOVER}
 TWO_LATE = Setting(PROTOCOL, (1, 2), late=2)
 """Two statements may arrive late; five times as many states."""
 
-_NO_LOSSES = Setting(PROTOCOL, (1, 2), late=0, losses=False)
-_ONE_PROCESS = Setting(PROTOCOL, (1, 1))
-
+QUIET = Setting(PROTOCOL, (1, 2), late=0, losses=False)
+"""Nothing gets lost and nothing is late."""
 FORMER = "a statement of a former owner was accepted"
 LATE = "a write of the owner arrived over what the owner wrote after it"
 REPLACED = "an owner was replaced that was heard of and is not gone"
@@ -60,7 +59,7 @@ PLANTED = {
     "letting go does not raise the write sequence": Fault(PROTOCOL._replace(ending_counts=False), DONE),
     "evidence of silence makes up for a heartbeat": Fault(PROTOCOL._replace(evidence_needs_silence=False), REPLACED),
     "proof of death names a process id": Fault(PROTOCOL._replace(evidence_names_nonce=False), REPLACED),
-    "only proof of death takes a run over": Fault(PROTOCOL._replace(silence_suffices=False), UNFINISHED, _NO_LOSSES),
+    "only proof of death takes a run over": Fault(PROTOCOL._replace(silence_suffices=False), UNFINISHED, QUIET),
     "an unanswered command is taken for done": Fault(PROTOCOL._replace(resolves="assuming it arrived"), NOT_DONE),
     "an unanswered command is sent again unread": Fault(PROTOCOL._replace(resolves="sending again"), DONE),
     "a command sent again and refused is taken for refused": Fault(PROTOCOL._replace(resolves="reading once"), DONE),
@@ -74,4 +73,4 @@ SPARE = {
     "an owner left where the fence compares the status": PROTOCOL._replace(clears_owner=False),
 }
 """Rules that others make up for, in a database that forgets nothing: none of them has a counterexample."""
-SPARE_WORLD = _ONE_PROCESS
+SPARE_WORLD = Setting(PROTOCOL, (1, 1))

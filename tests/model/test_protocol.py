@@ -6,7 +6,7 @@ import pytest
 
 from tests.model import check
 from tests.model.exploring import explore
-from tests.model.planted import PLANTED, PROTOCOL, SOUND, SPARE, SPARE_WORLD, Fault
+from tests.model.planted import PLANTED, PROTOCOL, QUIET, SOUND, SPARE, SPARE_WORLD, Fault
 
 HAPPENS = {
     "acquires",
@@ -67,7 +67,7 @@ def test_some_rules_make_up_for_each_other(rule):
 @pytest.fixture
 def small(monkeypatch):
     """The command, over the smallest worlds and two faults."""
-    monkeypatch.setattr(check, "SOUND", {"failover": SOUND["failover"]})
+    monkeypatch.setattr(check, "SOUND", {"quiet": QUIET})
     names = ("the fence compares no nonce", "the fence compares no epoch")
     monkeypatch.setattr(check, "PLANTED", {name: PLANTED[name] for name in names})
 
@@ -78,12 +78,12 @@ def test_the_command_says_what_it_found(small, tmp_path, capsys):
     figures = json.loads(report.read_text())
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == figures
     assert (figures["planted"], figures["caught"]) == (2, 2)
-    assert figures["states"] > 4_000
-    assert figures["seconds"] > 0
+    assert figures["states"] > 50
+    assert figures["seconds"] >= 0
 
 
 def test_the_command_fails_where_a_fault_is_missed_or_a_promise_breaks(small, monkeypatch, capsys):
-    harmless = Fault(PROTOCOL, "the epoch went back", SOUND["failover"])
+    harmless = Fault(PROTOCOL, "the epoch went back", QUIET)
     monkeypatch.setattr(check, "PLANTED", {"nothing": harmless})
     assert check.main([]) == 1
     assert "MISSED" in capsys.readouterr().out
