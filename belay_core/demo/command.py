@@ -80,7 +80,7 @@ def _shown(wish: "Wish", screen: "Screen", *, as_json: bool) -> int:
     try:
         found = asyncio.run(demonstrate(wish, screen))
     finally:
-        screen.end_progress()
+        screen.end()
     if found is None:
         raise click.Abort
     places, report = found

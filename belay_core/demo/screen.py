@@ -69,6 +69,13 @@ class Screen:
         for line in held:
             self._write(line)
 
+    def end(self) -> None:
+        """Nothing moves any more: a question that is open stays unanswered, and the progress bar goes."""
+        if self._held is not None:
+            self._write("")
+            self.close_question()
+        self.end_progress()
+
     def end_progress(self) -> None:
         """Take the progress bar away."""
         if self._bar is not None:

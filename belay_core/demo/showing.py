@@ -95,8 +95,8 @@ class Show:
         if self._killer is not None:
             self._killer.see_all()
             self._tell_resumptions(self._killer)
-        await self._approver.look(self._watch.waiting_for_approval())
         self._tell_progress()
+        await self._approver.look(self._watch.waiting_for_approval())
         if self._watch.moving or any(self._may_move(run) for run in self._watch.runs.values()):
             return False
         if len(self._started) == len(self._tasks):

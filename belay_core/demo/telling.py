@@ -19,7 +19,7 @@ def tell_places(screen: Screen, places: Places) -> None:
 
 def tell_report(screen: Screen, places: Places, report: Report) -> None:
     """The table, what stopped and what to do about it, and what the ledger says."""
-    screen.end_progress()
+    screen.end()
     screen.say()
     rows = [each.row() for each in report.ended]
     # An id begins with the time, which is nearly the same for all of them; its end tells them apart.
@@ -34,9 +34,9 @@ def tell_report(screen: Screen, places: Places, report: Report) -> None:
 
 def tell_interrupted(screen: Screen, places: Places, moving: int, not_started: int) -> None:
     """Where things are after Ctrl-C, and how to go on."""
-    screen.end_progress()
+    screen.end()
     screen.say()
-    screen.say(f"interrupted; the workers have left in good order, and {_count(moving, 'run')} can be gone on with:")
+    screen.say(f"interrupted; the workers have left in good order; runs that somebody has to go on with: {moving}")
     if places.names_secret:
         screen.say(f"  (with {VARIABLE} set to the database's URL)")
     screen.say(f"  {places.worker_command()}")

@@ -111,6 +111,16 @@ def test_ctrl_c_leaves_in_good_order_and_says_how_to_go_on(tmp_path: Path):
     assert len({posting[0] for posting in ended.ledger}) == len(ended.ledger)
 
 
+def test_ctrl_c_at_an_open_question_leaves_it_undecided(tmp_path: Path):
+    with Terminal("--inbox", str(write(tmp_path / "in", [large(1)]))) as terminal:
+        terminal.waits_for(QUESTION)
+        terminal.type("\x03")
+        ended = terminal.ended()
+    assert ended.code == 130
+    assert "runs that somebody has to go on with: 0\n" in ended.out
+    assert set(states(ended.url).values()) == {"approval"}
+
+
 def test_where_nobody_can_be_asked_the_gates_stay_open_and_the_commands_work(tmp_path: Path):
     inbox = write(tmp_path / "in", [large(1), large(2), small(3)])
     ended = demo("--inbox", str(inbox))
