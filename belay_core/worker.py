@@ -14,6 +14,7 @@ from belay_core.client import Client, observe
 from belay_core.engine.hosting import Host
 from belay_core.engine.services import Services, Watchers
 from belay_core.engine.settings import Settings
+from belay_core.errors import InvalidTransitionError
 from belay_core.stores.bundle import Stores
 from belay_core.workflows.catalogue import Registrable, catalogue
 from belay_core.workflows.middleware import Middleware
@@ -52,9 +53,13 @@ class Worker:
         services = Services(watched, settings, chance or SystemChance(), self._pool, Watchers(watchers))
         self.host = Host(services, catalogue(definitions))
         self._background = background
+        self._entered = False
         self._working: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise InvalidTransitionError("a worker is entered once; make another one")
+        self._entered = True
         if self._background:
             self._working = asyncio.create_task(self.host.work_for_ever())
         return self
@@ -71,6 +76,7 @@ class Worker:
             if self._working is not None:
                 await self._working
         finally:
+            self.host.drop()
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:

@@ -37,6 +37,12 @@ class ManualClock(Clock):
             if not sleeper.done():
                 sleeper.set_result(None)
 
+    def next_due(self) -> float | None:
+        """Milliseconds until the first sleeper comes back, None where nobody sleeps."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] - self._elapsed if self._sleepers else None
+
     def set(self, now: float) -> None:
         """Step the wall clock alone, as an operator might; sleepers and ``elapsed`` do not notice."""
         self._now = now

@@ -31,9 +31,7 @@ async def vanish(worker: Worker) -> None:
 
     Its runs are free for others once their heartbeats are stale (30 seconds).
     """
-    for holding in worker.host.holdings():
-        holding.lost = True
-        holding.signal.set()
+    worker.host.drop()
     await worker.host.finish_all()
 
 

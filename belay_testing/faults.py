@@ -1,6 +1,6 @@
 """Faults at the seam between engine and store: at the n-th call something goes wrong, or somebody comes between.
 
-A recorder counts the calls of an undisturbed run; then the same run is made once for every call and every fault::
+A first run counts the calls when nothing happens; then the same run is made once for every call and every fault::
 
     store = FaultStore(stores.engine, at=7, fault=reply_lost())
     async with Worker(replace(stores, engine=store), [flow], telemetry=False, background=False) as worker:
@@ -97,16 +97,13 @@ class FaultStore(EngineStore):
         self.struck = False
         """Whether the fault has happened."""
         self.gone = False
-        self.on_end: Callable[[], None] = lambda: None
-        """Told when the process is gone: what was in its memory has to be dropped."""
         self._inner = inner
         self._at = at
         self._fault = fault
 
     def end(self) -> None:
-        """The process is gone."""
+        """The process is gone; whoever drives the worker has it drop what is in its memory (``drive.vanish``)."""
         self.gone = True
-        self.on_end()
 
     async def _through(self, method: str, send: Callable[[], Awaitable[A]]) -> A:
         if self.gone:

@@ -1,7 +1,7 @@
 """Starting runs, deciding, resolving, cancelling, and reading how runs stand."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar, overload
 
 from belay_core import commands
@@ -31,6 +31,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 _PRIORITIES = 2**31
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class Client(Deciding):
@@ -213,10 +214,13 @@ def _priority(value: object) -> int:
     return value
 
 
-def _moment(value: datetime) -> Millis:
-    if value.tzinfo is None:
+def _moment(value: object) -> Millis:
+    if not isinstance(value, datetime):
+        raise InvalidInput("run_at", "must be a datetime")
+    if value.utcoffset() is None:
         raise InvalidInput("run_at", "must say its time zone")
-    moment = int(value.timestamp() * 1000)
-    if moment < 0:
+    if value < _FIRST:
         raise InvalidInput("run_at", "must not be before 1970")
-    return moment
+    if value >= _LAST:
+        raise InvalidInput("run_at", f"must be before the year {_LAST.year}")
+    return int(value.timestamp() * 1000)

@@ -13,6 +13,9 @@ from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import RunSummary
 from belay_core.stores.bundle import LeaseTimes
 
+_NO_DATE = 253_402_300_799_000
+"""Milliseconds from which on calendars have no date."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -137,4 +140,6 @@ def at(moment: Millis | None) -> str:
     """A moment as people write it, in UTC."""
     if moment is None:
         return "no fixed moment"
+    if moment >= _NO_DATE:
+        return "a moment beyond the year 9999"
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,11 +6,13 @@ from typing import Any
 
 from belay_core import commands
 from belay_core.admission import json
+from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.failures import failure, read_failure
-from belay_core.engine.play import Answer, Play
+from belay_core.engine.play import Play
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.ids import ApprovalId
+from belay_core.moments import Millis
 from belay_core.outcomes.engine import AlreadyDecided, NotYet
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
@@ -21,6 +23,8 @@ from belay_core.workflows.conductor import Question
 from belay_core.workflows.fingerprints import text_digest, value_digest
 from belay_core.workflows.middleware import GateFacts
 from belay_core.workflows.values import Codec, codec_of
+
+_ONCE_MORE_MS = 100
 
 
 class GateCall:
@@ -113,8 +117,10 @@ class GateCall:
                     if lapsed is not None:
                         return lapsed
                 case _:
-                    waiting = Waiting("approval", asked.step_key, approval.lapse_at_ms)
-                    await self._play.wait_for(self._call, waiting, approval.lapse_at_ms)
+                    await self._wait(asked, approval.lapse_at_ms)
+
+    async def _wait(self, asked: StepRecord, until: Millis | None) -> None:
+        await self._play.wait_for(self._call, Waiting("approval", asked.step_key, until), until)
 
     def _verified(self, approval: ApprovalRecord) -> dict[str, JsonValue]:
         """The decision as an outcome. What was shown must still be what is stored, byte for byte."""
@@ -133,7 +139,8 @@ class GateCall:
                 await self._read_again()
                 return None
             case NotYet(lapse_at_ms=moment):
-                await self._play.services.until(moment)
+                # The clock was set back since it was read; a decision counts again.
+                await self._wait(asked, max(moment, self._play.services.now() + _ONCE_MORE_MS))
                 return None
             case _:
                 # Or it has lapsed already: this very command did it, and its answer was lost on the way.

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from belay_core import commands
+from belay_core.engine.answering import Review
 from belay_core.engine.failures import failure
 from belay_core.engine.holding import Holding, HoldLost
-from belay_core.engine.play import Play, Review
+from belay_core.engine.play import Play
 from belay_core.engine.services import Services
 from belay_core.errors import ValueRefused
 from belay_core.moments import Millis

@@ -4,8 +4,9 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from belay_core.engine.answering import ReviewNeeded
 from belay_core.engine.asking import GateCall
-from belay_core.engine.play import Play, ReviewNeeded
+from belay_core.engine.play import Play
 from belay_core.engine.sleeping import SleepCall
 from belay_core.engine.stepping import StepCall
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused

@@ -8,10 +8,11 @@ from enum import Enum
 from typing import Any
 
 from belay_core.commands import History, RunHistory
+from belay_core.engine.answering import Review
 from belay_core.engine.closing import Closing
 from belay_core.engine.conducting import PlayConductor
 from belay_core.engine.holding import Holding, HoldLost
-from belay_core.engine.play import Play, Review
+from belay_core.engine.play import Play
 from belay_core.engine.services import Services
 from belay_core.engine.unwinding import unwind
 from belay_core.errors import StoreError, ValueRefused

@@ -50,8 +50,12 @@ class Holding:
     def lose(self) -> None:
         """The lease is gone, or can no longer be trusted."""
         if not self.ending:
-            self.lost = True
-            self.signal.set()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """The lease is given up, whatever is under way."""
+        self.lost = True
+        self.signal.set()
 
     def renewed(self, sent_at: float, answer: RenewOutcome) -> None:
         """Take in the answer to a renewal sent at this boot-time moment."""

@@ -47,18 +47,19 @@ class Host:
         return [each.holding for each in self._drains]
 
     async def work_for_ever(self) -> None:
-        """Take and drain runs until ``leave`` is called."""
-        keeping = asyncio.ensure_future(keep(self.keeper))
+        """Take and drain runs until ``leave`` is called; nothing is worked on where nobody keeps the leases."""
         try:
-            await self._take_until_leaving()
-            await self._let_go()
-        except BaseException:
-            self._drop()
+            async with asyncio.TaskGroup() as both:
+                keeping = both.create_task(keep(self.keeper))
+                await self._take_until_leaving()
+                await self._let_go()
+                keeping.cancel()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                _LOG.exception("the worker broke off; its runs are left to their leases")
+            self.drop()
             await self.finish_all()
             raise
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
 
     def leave(self) -> None:
         """Take no further run, and let go of those in hand as soon as their running steps have ended."""
@@ -116,11 +117,10 @@ class Host:
             grace.cancel()
             done.cancel()
 
-    def _drop(self) -> None:
-        """Write nothing more: this worker broke off, and nobody renews its leases."""
+    def drop(self) -> None:
+        """Write nothing more: nobody keeps the leases of the runs in hand, and others will take them."""
         for holding in self.holdings():
-            holding.lost = True
-            holding.signal.set()
+            holding.let_go()
 
     async def _dead(self) -> tuple[OwnerId, ...]:
         """The owners on this host that are proven gone, looked for once an interval."""

@@ -59,8 +59,7 @@ class LeaseKeeper:
                 left = min(left, rest)
             elif not holding.lost:
                 _LOG.warning("run lease lapsed; interrupting owned work", extra={"run_id": holding.lease.run_id})
-                holding.lost = True
-                holding.signal.set()
+                holding.let_go()
         return left
 
 

@@ -1,13 +1,13 @@
 """One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
 
 from belay_core.admission import json
 from belay_core.commands import RunHistory
+from belay_core.engine.answering import Abandon, Answer, Executing, Review, ReviewNeeded
 from belay_core.engine.board import Board, Call
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.records import Records
@@ -22,60 +22,6 @@ from belay_core.workflows.scope import Scope
 T = TypeVar("T")
 
 _MOST_REFUSALS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a call gives to the author's code, at the place and the moment of the record it is read from."""
-
-    record: StepRecord
-    value: Any = None
-    error: BelayError | None = None
-
-    @property
-    def place(self) -> int:
-        """The place in the order of records."""
-        return self.record.recorded or 0
-
-    @property
-    def at_ms(self) -> Millis:
-        """The moment the scope stands at from then on; what nobody waited for moves no clock."""
-        if isinstance(self.error, StepCancelled):
-            return 0
-        return self.record.finished_at_ms or self.record.started_at_ms
-
-
-Abandon: TypeAlias = Callable[["asyncio.Task[Answer]"], Awaitable[StepRecord | None]]
-
-
-class Executing(Protocol):
-    """A step whose attempt is executing, as whoever ends the play sees it."""
-
-    @property
-    @abstractmethod
-    def cuttable(self) -> bool:
-        """Whether stopping its body half-way leaves nothing that nobody knows of."""
-
-    @abstractmethod
-    def cut(self) -> None:
-        """Stop its body, as far as it can be stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """Why a run cannot go on without an operator: ``diverged``, ``undecodable``, ``poison`` or ``orphan``."""
-
-    why: str
-    step_key: str | None
-    detail: str
-
-    def request(self) -> str:
-        """As the JSON text that is kept with the suspended run."""
-        return json.encode({"kind": "needs_review", "why": self.why, "step": self.step_key, "detail": self.detail})
-
-
-class ReviewNeeded(BelayError):
-    """Ends the engine's own work on a call: the run goes to review."""
 
 
 class Play:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from belay_core.admission import json
+from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
-from belay_core.engine.play import Answer, Play
+from belay_core.engine.play import Play
 from belay_core.errors import StepCancelled
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting

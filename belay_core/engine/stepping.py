@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from belay_core.admission import json
+from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.failures import failure, read_failure
-from belay_core.engine.play import Answer, Play
+from belay_core.engine.play import Play
 from belay_core.engine.records import is_orphan
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.moments import Millis

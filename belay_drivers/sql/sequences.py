@@ -8,10 +8,15 @@ from belay_core.records.owner import Lease
 
 
 class Turn:
-    """One run's queue of owned writes; ``seq`` is the write sequence of the row, None where it has to be read."""
+    """One run's queue of owned writes; ``seq`` is the write sequence of the row, None where it has to be read.
+
+    ``unclear`` says that a write was given up whose end nobody knows: it may still arrive, and would then raise the
+    sequence just as a later one does.
+    """
 
     def __init__(self, seq: int | None = None) -> None:
         self.seq = seq
+        self.unclear = False
         self.lock = asyncio.Lock()
 
 
@@ -41,4 +46,5 @@ class Sequences:
             except BaseException:
                 # Whether the write counted is not known here; the next one reads.
                 turn.seq = None
+                turn.unclear = True
                 raise

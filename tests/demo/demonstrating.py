@@ -28,7 +28,7 @@ from tests.demo.ubl import Document, Line
 
 T = TypeVar("T")
 
-SECONDS = 50
+SECONDS = 100
 # A program whose terminal this is, so that Ctrl-C can be typed.
 _AT_ITS_TERMINAL = """
 import fcntl, os, sys, termios

@@ -17,7 +17,9 @@ from belay_core.client.explaining import shown_state
 from belay_testing.handles import StoresHandle
 
 APP = Path(__file__).parent / "killing_app.py"
-DEADLINE = 40
+DEADLINE = 100
+
+pytestmark = pytest.mark.timeout(DEADLINE + 20)
 
 
 class Crew:

@@ -16,7 +16,7 @@ from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores.bundle import LeaseTimes
 from belay_core.stores.wakes import Wakes
 from belay_drivers.sql.children import Children
-from belay_drivers.sql.database import ATTEMPTS, Body, Database, Sent, Unknown
+from belay_drivers.sql.database import ATTEMPTS, Body, Database, Sent, Unknown, undone
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
@@ -139,10 +139,25 @@ class OwnedRole(Role):
         """
         parts = self._parts
         async with parts.sequences.turn(lease) as turn:
-            ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall)
+            ended: T | FenceLost | RunNotFound | None = await self._cleared(lease, turn)
+            if ended is None:
+                ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall)
         if isinstance(ended, FenceLost | RunNotFound):
             parts.sequences.forget(lease)
         return ended
+
+    async def _cleared(self, lease: Lease, turn: Turn) -> FenceLost | RunNotFound | None:
+        """Shut out a write that was given up: once the sequence has moved on, it can arrive no more.
+
+        Without this its late arrival would be taken for that of the next write, should that one's reply be lost.
+        """
+        if not turn.unclear:
+            return None
+        ended = await self._to_known_end(lease, turn, _moved_on, lone=False, recall=None)
+        if isinstance(ended, FenceLost | RunNotFound):
+            return ended
+        turn.unclear = False
+        return None
 
     async def _to_known_end(
         self, lease: Lease, turn: Turn, work: Work[T], *, lone: bool, recall: Body[T] | None
@@ -184,3 +199,7 @@ class OwnedRole(Role):
         bound = {"b_run": key_of(lease.run_id)}
         row = await self._parts.database.read(lambda tx: tx.execute(_STANDING, bound).mappings().one_or_none())
         return None if row is None else _Standing.read(row)
+
+
+def _moved_on(tx: Connection, fence: Fence) -> bool | Missed:
+    return undone(tx, MISSED) if fence.hold(tx) is None else True
