@@ -1,5 +1,6 @@
 """Driving a worker by hand: no background, no waiting, no chance."""
 
+import asyncio
 from typing import Any, Literal
 
 from belay_core.client import RunHandle
@@ -8,6 +9,7 @@ from belay_core.outcomes.engine import Decided
 from belay_core.worker import Worker
 
 _ROUNDS = 1_000
+_LOOK = 0.01
 
 
 async def drain(worker: Worker) -> int:
@@ -31,8 +33,11 @@ async def vanish(worker: Worker) -> None:
 
     Its runs are free for others once their heartbeats are stale (30 seconds).
     """
-    worker.host.drop()
-    await worker.host.finish_all()
+    ending = asyncio.ensure_future(worker.host.finish_all())
+    while not ending.done():
+        # Again and again: a run that was just being taken begins after the first time.
+        worker.host.drop()
+        await asyncio.wait({ending}, timeout=_LOOK)
 
 
 async def decide(

@@ -88,18 +88,23 @@ async def _fail(_store: "FaultStore", method: str) -> NoReturn:
 class FaultStore(EngineStore):
     """An engine's store whose ``at``-th call, counted from 1, meets a fault; every other call goes through.
 
-    Once its process is gone (``end``) it sends nothing more and answers nothing more.
+    With ``of`` only the calls of one method are counted, and with ``times`` so many calls in a row are struck. Once
+    its process is gone (``end``), it sends nothing more and answers nothing more.
     """
 
-    def __init__(self, inner: EngineStore, *, at: int = 0, fault: Fault | None = None) -> None:
+    def __init__(
+        self, inner: EngineStore, *, at: int = 0, fault: Fault | None = None, of: str | None = None, times: int = 1
+    ) -> None:
         self.calls: list[str] = []
         """The methods called so far, in order."""
         self.struck = False
         """Whether the fault has happened."""
         self.gone = False
         self._inner = inner
-        self._at = at
         self._fault = fault
+        self._of = of
+        self._struck_calls = range(at, at + times)
+        self._counted = 0
 
     def end(self) -> None:
         """The process is gone; whoever drives the worker has it drop what is in its memory (``drive.vanish``)."""
@@ -109,7 +114,7 @@ class FaultStore(EngineStore):
         if self.gone:
             await _fail(self, method)
         self.calls.append(method)
-        fault = self._fault if len(self.calls) == self._at else None
+        fault = self._fault if self._is_struck(method) else None
         if fault is not None and fault.before:
             self.struck = True
             await fault.strike(self, method)
@@ -120,6 +125,12 @@ class FaultStore(EngineStore):
         if self.gone:
             await _fail(self, method)
         return answer
+
+    def _is_struck(self, method: str) -> bool:
+        if self._of not in (None, method):
+            return False
+        self._counted += 1
+        return self._counted in self._struck_calls
 
     async def renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
         """As the store within."""

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar, assert_never
 from belay_core import commands
 from belay_core.engine.services import Services
 from belay_core.errors import BelayError, EngineStoreError
-from belay_core.moments import Millis
+from belay_core.moments import Millis, event_or_time
 from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
 from belay_core.outcomes.engine import LapseOutcome, NoSuchApproval, Recorded, RecordOutcome, Renewed, RenewOutcome
 from belay_core.outcomes.runs import FenceLost
@@ -31,7 +31,6 @@ class Holding:
     def __init__(self, services: Services, lease: Lease, cancel_requested_at_ms: Millis | None) -> None:
         self.lease = lease
         self.signal = asyncio.Event()
-        self.lost = False
         self.ending = False
         """Set while a park or a settle is under way: a renewal that finds the lease gone is no loss then."""
         self.cancel_requested = cancel_requested_at_ms is not None
@@ -41,6 +40,7 @@ class Holding:
         """The boot-time moment at which the last confirmed sign of life was sent."""
         self._services = services
         self._turn = asyncio.Lock()
+        self._over = asyncio.Event()
 
     @property
     def has_news(self) -> bool:
@@ -54,8 +54,13 @@ class Holding:
 
     def let_go(self) -> None:
         """The lease is given up, whatever is under way."""
-        self.lost = True
+        self._over.set()
         self.signal.set()
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing more may be written under this lease."""
+        return self._over.is_set()
 
     def renewed(self, sent_at: float, answer: RenewOutcome) -> None:
         """Take in the answer to a renewal sent at this boot-time moment."""
@@ -138,7 +143,8 @@ class Holding:
             except EngineStoreError as error:
                 if error.code != "persistence_failed":
                     raise
-            await self._services.stores.clock.sleep(wait * (0.5 + self._services.chance.draw() / 2))
+            pause = wait * (0.5 + self._services.chance.draw() / 2)
+            await event_or_time(self._over, self._services.stores.clock, pause)
             wait = min(wait * 2, _LONGEST_WAIT)
         raise HoldLost
 

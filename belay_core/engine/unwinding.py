@@ -44,7 +44,7 @@ async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
         if still := [task for task in pending if not task.done()]:
             await asyncio.wait(still, timeout=_PATIENCE)
     _LOG.error("a workflow's body swallows every cancellation; its run is left to its lease", extra=_of(play))
-    play.holding.lost = True
+    play.holding.let_go()
 
 
 def _of(play: Play) -> dict[str, str]:

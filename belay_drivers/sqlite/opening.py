@@ -29,12 +29,6 @@ BUSY_TIMEOUT: Final = 5.0
 _MEMORY: Final = ":memory:"
 _PRAGMAS: Final = ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY")
 _LADDER: Final = ladder("belay_drivers.sqlite")
-_OPTIONS: Final[dict[str, Any]] = {
-    "hide_parameters": True,
-    # The driver must not begin transactions by itself: it begins them deferred, and one that reads first and writes
-    # later fails at once when another process has written meanwhile.
-    "connect_args": {"isolation_level": None, "timeout": BUSY_TIMEOUT},
-}
 
 
 @asynccontextmanager
@@ -150,20 +144,29 @@ def _reach(path: str) -> None:
 
 
 def _in_memory() -> _Opened:
-    engine = create_engine(URL.create("sqlite", database=_MEMORY), poolclass=StaticPool, **_OPTIONS)
+    engine = create_engine(URL.create("sqlite", database=_MEMORY), poolclass=StaticPool, **_options())
     only = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
     turn = asyncio.Lock()
     return _Opened(Engines(only, only), turn, turn)
 
 
 def _in_file(path: str) -> _Opened:
-    engine = create_engine(URL.create("sqlite", database=path), pool_size=1, max_overflow=0, **_OPTIONS)
+    engine = create_engine(URL.create("sqlite", database=path), pool_size=1, max_overflow=0, **_options())
     writer = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
     _quieten()
     url = URL.create("sqlite+aiosqlite", database=path)
-    readers = create_async_engine(url, pool_size=READERS, max_overflow=0, **_OPTIONS)
+    readers = create_async_engine(url, pool_size=READERS, max_overflow=0, **_options())
     _ready(readers.sync_engine, "BEGIN")
     return _Opened(Engines(writer, LoopCarrier(readers)), asyncio.Lock(), None)
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "hide_parameters": True,
+        # The driver must not begin transactions by itself: it begins them deferred, and one that reads first and
+        # writes later fails at once when another process has written meanwhile.
+        "connect_args": {"isolation_level": None, "timeout": BUSY_TIMEOUT},
+    }
 
 
 def _quieten() -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from belay_core import Client, Worker
 from belay_core.records.step_record import StepRecord
-from belay_core.stores import Stores
+from belay_core.stores import EngineStore, Stores
 from belay_testing.clock import ManualClock
 from belay_testing.drive import drain, vanish
 from belay_testing.handles import StoresHandle
@@ -28,6 +29,11 @@ class Bench:
 
     def worker(self, *definitions: Any) -> Worker:
         return Worker(self.stores, definitions, background=False)
+
+    def worker_over(self, store: EngineStore, *definitions: Any) -> Worker:
+        """A worker that reaches the database through this store."""
+        stores = replace(self.stores, engine=store)
+        return Worker(stores, definitions, telemetry=False, background=False)
 
     async def until_dead(self, *definitions: Any, at: asyncio.Event) -> None:
         """A worker drains until ``at`` is set, and is then gone; its leases are stale afterwards."""

@@ -122,7 +122,9 @@ async def test_a_body_that_swallows_the_cancel_is_unwound_all_the_same(bench):
     assert await run.result() == "answered"
 
 
-async def test_a_body_that_swallows_every_cancel_stops_neither_the_worker_nor_other_runs(bench, caplog):
+async def test_a_body_that_swallows_every_cancel_stops_neither_the_worker_nor_other_runs(bench, caplog, monkeypatch):
+    monkeypatch.setattr("belay_core.engine.unwinding._PATIENCE", 0.002)
+
     @workflow("immortal")
     async def immortal(ctx: Context) -> None:
         bench.immortal = asyncio.current_task()

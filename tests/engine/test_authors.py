@@ -1,0 +1,270 @@
+"""What authors do to an engine without meaning to: whatever it is, it ends their own run and nobody else's."""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import threading
+from datetime import timedelta
+
+import pytest
+
+from belay_core import Context, DefinitionError, RunFailed, StepFailed, Worker, step, workflow
+from belay_testing.drive import decide, drain, vanish
+
+
+class Odd(BaseException):
+    """Not an Exception."""
+
+
+ESCAPING = [StopIteration(), StopAsyncIteration(), GeneratorExit(), SystemExit(3), Odd("x"), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize("error", [*ESCAPING, RecursionError("deep")], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("threaded", [True, False])
+async def test_whatever_a_step_raises_is_a_failed_step(bench, error, threaded):
+    def in_thread() -> None:
+        raise error
+
+    async def in_loop() -> None:
+        raise error
+
+    @workflow("escaping")
+    async def escaping(ctx: Context) -> str:
+        try:
+            await ctx.step(in_thread if threaded else in_loop)
+        except StepFailed as failed:
+            return failed.type
+        return "passed"
+
+    run = await bench.client.start(escaping)
+    await bench.drained(escaping)
+    # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
+    assert await run.result() in {type(error).__name__, "RuntimeError"}
+
+
+@pytest.mark.parametrize("error", ESCAPING, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("where", ["body", "branch", "condition"])
+async def test_whatever_a_body_raises_fails_its_run_and_no_other(bench, error, where):
+    def raising(*_args) -> bool:
+        raise error
+
+    @workflow("raising")
+    async def flow(ctx: Context) -> None:
+        async def branch(c: Context, item: int) -> None:
+            raising()
+
+        if where == "branch":
+            await ctx.map(branch, [1])
+        if where == "condition":
+            await ctx.gate("boss", subject=1, when=raising)
+        raising()
+
+    @workflow("other")
+    async def other(ctx: Context) -> str:
+        return "fine"
+
+    run, another = await bench.client.start(flow), await bench.client.start(other)
+    await bench.drained(flow, other)
+    with pytest.raises(RunFailed):
+        await run.result()
+    assert await another.result() == "fine"
+
+
+async def test_a_step_that_swallows_every_cancel_does_not_hold_up_a_leaving_worker(bench):
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @step(idempotent=True)
+    async def stubborn() -> None:
+        begun.set()
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    @workflow("stubborn")
+    async def flow(ctx: Context) -> None:
+        await ctx.step(stubborn)
+
+    await bench.client.start(flow)
+    async with Worker(bench.stores, [flow], grace=timedelta(seconds=5)) as worker:
+        await begun.wait()
+        leaving = asyncio.create_task(worker.leave())
+        await asyncio.sleep(0.01)
+        bench.clock.advance(5_000)
+        await asyncio.wait_for(leaving, 5)
+        end.set()
+
+
+async def test_a_worker_leaves_in_time_though_a_body_that_has_ended_left_a_step_hanging(bench):
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def hanging() -> None:
+        begun.set()
+        await end.wait()
+
+    @workflow("careless")
+    async def careless(ctx: Context) -> str:
+        bench.task = asyncio.create_task(ctx.step(hanging))
+        await begun.wait()
+        return "ended"
+
+    run = await bench.client.start(careless)
+    async with Worker(bench.stores, [careless], grace=timedelta(seconds=5)) as worker:
+        await begun.wait()
+        leaving = asyncio.create_task(worker.leave())
+        await asyncio.sleep(0.05)
+        bench.clock.advance(5_000)
+        await asyncio.wait_for(leaving, 5)
+    # Nobody knows whether the step has done its work, so the run is not completed.
+    assert (await bench.client.explain(run)).state == "needs_review"
+
+
+async def test_cleaning_up_that_takes_a_while_is_not_interrupted(bench):
+    @workflow("tidy")
+    async def tidy(ctx: Context) -> None:
+        try:
+            await ctx.gate("boss", subject=1)
+        finally:
+            await asyncio.sleep(0.3)
+            bench.effects.append("clean")
+
+    await bench.client.start(tidy)
+    await bench.drained(tidy)
+    assert bench.effects == ["clean"]
+
+
+async def test_tasks_nobody_refers_to_survive_the_garbage_collector(bench):
+    seen = set()
+
+    @step(idempotent=True)
+    async def collecting(number: int) -> int:
+        gc.collect()
+        await asyncio.sleep(0)
+        gc.collect()
+        return number
+
+    @workflow("loose")
+    async def loose(ctx: Context) -> None:
+        async def side(c: Context, number: int) -> None:
+            seen.add(await c.step(collecting, number))
+
+        for number in range(3):
+            asyncio.create_task(side(ctx.branch("side"), number))  # noqa: RUF006  (that is what is tried)
+        await ctx.gate("boss", subject=1)
+
+    run = await bench.client.start(loose)
+    async with bench.worker(loose) as worker:
+        await drain(worker)
+        await decide(worker, run)
+    await run.result()
+    assert seen == {0, 1, 2}
+
+
+async def test_a_context_is_of_no_use_after_its_run_has_ended_or_in_another_thread(bench):
+    kept = []
+
+    async def work() -> None:
+        bench.effects.append("work")
+
+    def from_a_thread(_number: int) -> None:
+        kept[0].step(work)
+
+    @workflow("leaking")
+    async def leaking(ctx: Context) -> str:
+        kept.extend([ctx, ctx.branch("late")])
+
+        async def late() -> None:
+            await asyncio.sleep(0.02)
+            await kept[1].step(work)
+
+        kept.append(asyncio.create_task(late()))
+        with contextlib.suppress(StepFailed):
+            await ctx.step(from_a_thread, 1)
+        return "swallowed"
+
+    run = await bench.client.start(leaking)
+    await bench.drained(leaking)
+    with pytest.raises(RunFailed, match="not by threads"):
+        await run.result()
+    await asyncio.wait([kept[2]])
+    assert kept[2].cancelled()
+    with pytest.raises(DefinitionError, match="another task"):
+        kept[0].step(work)
+    assert bench.effects == []
+
+
+async def test_a_step_that_waits_for_a_thread_is_never_begun_once_its_run_is_lost(bench):
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @step(idempotent=True)
+    def occupying() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait(10)
+
+    @step(idempotent=True)
+    def queued() -> None:
+        bench.effects.append("queued")
+
+    @workflow("crowded")
+    async def crowded(ctx: Context) -> None:
+        await asyncio.gather(ctx.step(occupying), ctx.step(queued))
+
+    await bench.client.start(crowded)
+    async with Worker(bench.stores, [crowded], background=False, threads=1) as worker:
+        draining = asyncio.create_task(drain(worker))
+        await begun.wait()
+        await vanish(worker)
+        await draining
+    go_on.set()
+    await asyncio.sleep(0.02)
+    assert bench.effects == []
+
+
+async def test_a_wrapper_is_not_taken_for_the_function_it_wraps(bench):
+    async def plain() -> str:
+        return "plain"
+
+    @workflow("wrapping")
+    async def wrapping(ctx: Context) -> str:
+        first = await ctx.step(plain)
+
+        @functools.wraps(plain)
+        async def wrapper() -> str:
+            return f"wrapped {await plain()}"
+
+        return f"{first}, {await ctx.step(wrapper)}"
+
+    run = await bench.client.start(wrapping)
+    await bench.drained(wrapping)
+    assert await run.result() == "plain, wrapped plain"
+
+
+class Nameless:
+    async def __call__(self, ctx: Context, item: int) -> int:
+        return item
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda ctx, calls: ctx.gather(*calls), "gather: it takes functions of a context"),
+        (lambda ctx, calls: ctx.map(Nameless(), [1]), "map: a body without a name of its own needs name="),
+    ],
+)
+async def test_what_cannot_be_a_branch_is_refused_by_name(bench, call, message):
+    async def work() -> None: ...
+
+    @workflow("mistaken")
+    async def mistaken(ctx: Context) -> None:
+        calls = [ctx.step(work)]
+        try:
+            await call(ctx, calls)
+        finally:
+            calls[0].close()
+
+    run = await bench.client.start(mistaken)
+    await bench.drained(mistaken)
+    with pytest.raises(RunFailed, match=message):
+        await run.result()

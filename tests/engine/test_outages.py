@@ -1,0 +1,154 @@
+"""A database that is away for a while costs time and nothing else; a worker that cannot keep its leases stops."""
+
+import asyncio
+from contextlib import contextmanager
+
+import pytest
+
+from belay_core import Context, Worker, step, workflow
+from belay_testing.drive import drain, vanish
+from belay_testing.faults import Fault, FaultStore, unreachable
+
+STALE = 30_001
+
+
+async def with_time(bench, worker):
+    """Drain, moving the clock whenever somebody waits for it."""
+    draining = asyncio.create_task(drain(worker))
+    while not draining.done():
+        await asyncio.sleep(0.001)
+        bench.clock.advance(bench.clock.next_due() or 0)
+    await draining
+
+
+async def test_a_run_whose_history_cannot_be_read_for_a_while_does_not_go_to_review(bench):
+    @workflow("patient")
+    async def patient(ctx: Context) -> str:
+        return "done"
+
+    run = await bench.client.start(patient)
+    store = FaultStore(bench.stores.engine, of="history", at=1, times=4, fault=unreachable())
+    async with bench.worker_over(store, patient) as worker:
+        await with_time(bench, worker)
+    assert (await bench.client.explain(run)).state == "completed"
+
+
+async def test_answers_keep_their_order_where_one_of_the_writes_has_to_be_repeated(bench):
+    doors = {name: asyncio.Event() for name in "ab"}
+    firsts, stuck = [], asyncio.Event()
+
+    @step(idempotent=True)
+    async def work(name: str) -> str:
+        await doors[name].wait()
+        return name
+
+    @step(idempotent=True)
+    async def hang() -> None:
+        stuck.set()
+        await asyncio.Event().wait()
+
+    @workflow("race")
+    async def race(ctx: Context) -> None:
+        tasks = {asyncio.create_task(ctx.step(work, name)): name for name in "ab"}
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        firsts.append(sorted(tasks[task] for task in done))
+        await asyncio.wait(tasks)
+        await ctx.step(hang)
+
+    async def fail_while_the_other_ends(store, method):
+        doors["b"].set()
+        await unreachable().strike(store, method)
+
+    await bench.client.start(race)
+    fault = Fault("first record", before=True, strike=fail_while_the_other_ends)
+    store = FaultStore(bench.stores.engine, of="record", at=1, fault=fault)
+    async with bench.worker_over(store, race) as worker:
+        draining = asyncio.create_task(drain(worker))
+        doors["a"].set()
+        while not stuck.is_set():
+            await asyncio.sleep(0.001)
+            bench.clock.advance(min(bench.clock.next_due() or 0, 100))
+        await vanish(worker)
+        await draining
+    bench.clock.advance(STALE)
+    stuck.clear()
+    await bench.until_dead(race, at=stuck)
+    assert firsts == [["a"], ["a"]]
+
+
+async def test_a_worker_whose_leases_nobody_keeps_breaks_off_and_says_so(bench, caplog):
+    begun = asyncio.Event()
+
+    @step(idempotent=True)
+    async def slow() -> str:
+        bench.effects.append("slow")
+        begun.set()
+        if len(bench.effects) == 1:
+            await asyncio.Event().wait()
+        return "slow"
+
+    @workflow("kept")
+    async def kept(ctx: Context) -> str:
+        return await ctx.step(slow)
+
+    async def break_down(_store, _method):
+        raise RuntimeError("a defect of the driver")
+
+    run = await bench.client.start(kept)
+    store = FaultStore(bench.stores.engine, of="renew", at=1, fault=Fault("defect", before=True, strike=break_down))
+    from dataclasses import replace
+
+    worker = Worker(replace(bench.stores, engine=store), [kept], telemetry=False)
+    await worker.__aenter__()
+    await begun.wait()
+    bench.clock.advance(1_000)
+    with pytest.raises(ExceptionGroup):
+        await worker._working
+    assert "the worker broke off" in caplog.text
+    assert worker.host.in_hand == 0
+    bench.clock.advance(STALE)
+    await bench.drained(kept)
+    assert await run.result() == "slow"
+
+
+async def test_a_middleware_that_raises_ends_one_stretch_of_work_and_no_worker(bench, caplog):
+    class Broken:
+        @contextmanager
+        def start(self, facts):
+            yield None
+
+        @contextmanager
+        def drain(self, facts):
+            raise LookupError("no collector")
+            yield
+
+        @contextmanager
+        def step(self, facts):
+            yield lambda outcome: None
+
+        def gate(self, facts): ...
+
+    @workflow("watched")
+    async def watched(ctx: Context) -> str:
+        return "done"
+
+    run = await bench.client.start(watched)
+    async with Worker(bench.stores, [watched], background=False, telemetry=False, middleware=[Broken()]) as worker:
+        await drain(worker)
+    assert "a run broke off" in caplog.text
+    bench.clock.advance(STALE)
+    await bench.drained(watched)
+    assert await run.result() == "done"
+
+
+async def test_a_worker_is_entered_once(bench):
+    from belay_core import InvalidTransitionError
+
+    @workflow("none")
+    async def none(ctx: Context) -> None: ...
+
+    worker = Worker(bench.stores, [none])
+    async with worker:
+        pass
+    with pytest.raises(InvalidTransitionError, match="entered once"):
+        await worker.__aenter__()
