@@ -39,8 +39,6 @@ class ManualClock(Clock):
 
     def next_due(self) -> float | None:
         """Milliseconds until the first sleeper comes back, None where nobody sleeps."""
-        while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
     def set(self, now: float) -> None:
@@ -54,5 +52,12 @@ class ManualClock(Clock):
             return
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
-        heapq.heappush(self._sleepers, (self._elapsed + seconds * 1000, self._count, sleeper))
-        await sleeper
+        entry = (self._elapsed + seconds * 1000, self._count, sleeper)
+        heapq.heappush(self._sleepers, entry)
+        try:
+            await sleeper
+        except asyncio.CancelledError:
+            if entry in self._sleepers:
+                self._sleepers.remove(entry)
+                heapq.heapify(self._sleepers)
+            raise

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from belay_core.admission import json
 from belay_core.admission.text import is_durable
 from belay_core.client.handle import RunHandle
-from belay_core.errors import InvalidInput
+from belay_core.errors import InvalidInput, ValueRefused
 from belay_core.ids import RunId
-from belay_core.limits import MAXIMUM_IDENTIFIER_LENGTH
+from belay_core.limits import MAXIMUM_IDENTIFIER_LENGTH, MAXIMUM_VALUE_BYTES
+from belay_core.workflows.values import codec_of
 
 _MOST_LISTED = 1_000
 
@@ -25,3 +27,19 @@ def admitted_limit(limit: object) -> int:
     if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
         raise InvalidInput("limit", f"must be a whole number from 1 to {_MOST_LISTED}")
     return limit
+
+
+def admitted_json(parameter: str, text: object) -> str:
+    """JSON text as it is kept. Raises ``InvalidInput``."""
+    complaint = json.text_complaint(text, max_bytes=MAXIMUM_VALUE_BYTES)
+    if type(text) is not str or complaint is not None:
+        raise InvalidInput(parameter, complaint or json.INVALID_TEXT)
+    return text
+
+
+def admitted_value(parameter: str, value: object, of: Any) -> str:
+    """The stored text of a value. Raises ``InvalidInput``, which tells the type and never the value."""
+    try:
+        return codec_of(value, of).encode(value)
+    except ValueRefused as refused:
+        raise InvalidInput(parameter, str(refused)) from None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, overload
 
 from belay_core import commands
-from belay_core.client.admitting import admitted_limit, admitted_run
+from belay_core.client.admitting import admitted_json, admitted_limit, admitted_run, admitted_value
 from belay_core.client.deciding import Deciding
 from belay_core.client.explaining import Explanation, explain
 from belay_core.client.handle import RunHandle
@@ -25,7 +25,7 @@ from belay_core.workflows.declared import Workflow
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.middleware import Middleware, StartFacts
 from belay_core.workflows.names import admitted_name
-from belay_core.workflows.values import Untyped, codec_for, codec_of
+from belay_core.workflows.values import Untyped, codec_for
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -191,6 +191,10 @@ class Client(Deciding):
 
         Raises ``InvalidTransitionError`` where nothing waits for such a word, and ``RunNotFoundError``.
         """
+        if isinstance(resolution, commands.Happened):
+            admitted_json("outcome", resolution.outcome)
+        elif type(resolution) not in (commands.Retry, commands.GiveUp):
+            raise InvalidInput("resolution", "must be Happened, Retry or GiveUp")
         command = commands.Resolve(admitted_run(run), resolution, self._identity(by), step_key)
         answer = await self._stores.engine.resolve(command)
         match answer:
@@ -205,7 +209,7 @@ class Client(Deciding):
     @staticmethod
     def happened(result: object, *, of: Any = None) -> commands.Happened:
         """The word that an orphaned step did take place, with this result."""
-        return commands.Happened(codec_of(result, of).encode(result))
+        return commands.Happened(admitted_value("result", result, of))
 
 
 def _priority(value: object) -> int:

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from belay_core import commands
-from belay_core.client.admitting import admitted_limit, admitted_run
+from belay_core.client.admitting import admitted_json, admitted_limit, admitted_run, admitted_value
 from belay_core.client.handle import RunHandle
 from belay_core.errors import InvalidInput, InvalidTransitionError
 from belay_core.outcomes.engine import Decided, DecideOutcome
@@ -11,7 +11,6 @@ from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.bundle import Stores
 from belay_core.workflows.fingerprints import text_digest
 from belay_core.workflows.names import admitted_name
-from belay_core.workflows.values import codec_of
 
 _MOST_REASON = 4_096
 _KEEP: Any = object()
@@ -50,7 +49,7 @@ class Deciding:
         read here and now. Raises ``InvalidTransitionError`` where nothing waits.
         """
         approval = await self._pending(run, gate, approval_id)
-        text = None if edited is _KEEP else codec_of(edited, of).encode(edited)
+        text = None if edited is _KEEP else admitted_value("edited", edited, of)
         return await self.decide(approval, "approved", by=by, reason=reason, edited_text=text, digest=digest)
 
     async def reject(
@@ -83,14 +82,15 @@ class Deciding:
         was shown.
         """
         shown = approval.subject_digest if isinstance(approval, ApprovalRecord) else None
+        edited = None if edited_text is None else admitted_json("edited_text", edited_text)
         command = commands.Decide(
             approval_id=approval.approval_id if isinstance(approval, ApprovalRecord) else approval,
             decision=_decision(decision),
             digest=_digest(digest or shown),
             by=self._identity(by),
             reason=_reason(reason),
-            edited=edited_text,
-            edited_digest=None if edited_text is None else text_digest(edited_text),
+            edited=edited,
+            edited_digest=None if edited is None else text_digest(edited),
         )
         answer = await self._stores.engine.decide(command)
         if isinstance(answer, Decided):
@@ -127,8 +127,8 @@ def _decision(value: str) -> Literal["approved", "rejected"]:
     raise InvalidInput("decision", "must be approved or rejected")
 
 
-def _digest(value: str | None) -> str:
-    if value is None:
+def _digest(value: object) -> str:
+    if type(value) is not str:
         raise InvalidInput("digest", "must be that of the subject that was shown")
     return value
 

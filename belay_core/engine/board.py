@@ -63,6 +63,7 @@ class Board:
 
     def join(self, scope: Scope) -> Callable[[], None]:
         """The scope's task waits for scopes below it and for nothing else, until the returned function is called."""
+        self._watch(scope)
         scope.inline += 1
         self._busy.pop(scope, None)
         ended = False

@@ -36,15 +36,26 @@ class PlayConductor(Conductor):
         key = self._key(scope, step.name)
         self._require_data(step)
         digest = None if arguments is None else self._digest(step, arguments)
-        return self._step(scope, key, step, invoke, digest)
+        return self.made(key, self._step(scope, key, step, invoke, digest))
 
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """Key the gate now; ask, or give the recorded answer, when awaited."""
-        return self._gate(scope, self._key(scope, question.gate), question)
+        key = self._key(scope, question.gate)
+        return self.made(key, self._gate(scope, key, question))
 
     def sleep(self, scope: Scope, duration: timedelta) -> Coroutine[Any, Any, None]:
         """Key the sleep now; begin it when awaited."""
-        return self._sleep(scope, self._key(scope, "sleep"), duration)
+        key = self._key(scope, "sleep")
+        return self.made(key, self._sleep(scope, key, duration))
+
+    def made(self, key: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Remember a call until it is awaited."""
+        self._play.unawaited[key] = call
+        return call
+
+    def awaited(self, key: str) -> None:
+        """The call is awaited."""
+        self._play.unawaited.pop(key, None)
 
     def open_scope(self, parent: Scope, path: str) -> Scope:
         """A scope that begins where its parent stands."""
@@ -63,6 +74,7 @@ class PlayConductor(Conductor):
     async def _step(
         self, scope: Scope, key: str, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None
     ) -> Any:
+        self.awaited(key)
         await self._play.require_open()
         call = self._play.board.open(key, scope)
         try:
@@ -71,6 +83,7 @@ class PlayConductor(Conductor):
             self._play.board.close(call)
 
     async def _gate(self, scope: Scope, key: str, question: Question) -> Any:
+        self.awaited(key)
         await self._play.require_open()
         call = self._play.board.open(key, scope)
         try:
@@ -81,6 +94,7 @@ class PlayConductor(Conductor):
             self._play.board.close(call)
 
     async def _sleep(self, scope: Scope, key: str, duration: timedelta) -> None:
+        self.awaited(key)
         await self._play.require_open()
         call = self._play.board.open(key, scope)
         try:

@@ -111,6 +111,8 @@ class Drain:
         except BaseException:
             await unwind(play, body, let_steps_end=False, hurry=lambda: True)
             raise
+        finally:
+            play.forget_unawaited(body)
         return await self._close(end, play, body, waits)
 
     async def _body(self, play: Play) -> Any:

@@ -1,7 +1,7 @@
 """One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -17,6 +17,7 @@ from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.workflows.caught import Raised, outcome_of
 from belay_core.workflows.scope import Scope
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Play:
         """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
         self.executing: dict[Executing, asyncio.Future[None]] = {}
         """Steps an attempt of which executes or is being recorded, and what is set when that is over."""
+        self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
+        """Calls that were made and are not awaited yet."""
         self._refused = 0
         self._awaited: dict[str, asyncio.Future[Any]] = {}
         self._suspects: set[str] = set()
@@ -87,6 +90,13 @@ class Play:
         if answer.error is not None:
             raise answer.error
         return answer.value
+
+    def forget_unawaited(self, body: "asyncio.Future[Any]") -> None:
+        """The play has ended: calls its author did not come to await are no mistake, but where the body returned."""
+        for call in self.unawaited.values():
+            if not body.done() or isinstance(outcome_of(body), Raised):
+                call.close()
+        self.unawaited.clear()
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
         """Wait for what news bring under the call's key, or until a moment; None where the moment came first.

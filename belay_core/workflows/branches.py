@@ -45,7 +45,7 @@ class Branches:
     ) -> None:
         self._conductor = conductor
         self._parent = parent
-        self._path = path
+        self.path = path
         self._bodies = bodies
         self._waiting: Iterator[int] = iter(range(len(bodies)))
         self._tasks: dict[int, asyncio.Task[Any]] = {}
@@ -59,6 +59,7 @@ class Branches:
         Then the error of the lowest index is raised. A cancellation is passed on to every branch, and raised when
         all of them have ended.
         """
+        self._conductor.awaited(self.path)
         for _ in range(min(limit or len(self._bodies), len(self._bodies))):
             self._launch(make_context)
         self._joined = self._conductor.join(self._parent)
@@ -73,7 +74,7 @@ class Branches:
         index = next(self._waiting, None)
         if index is None:
             return
-        scope = self._conductor.open_scope(self._parent, f"{self._path}[{index}]/")
+        scope = self._conductor.open_scope(self._parent, f"{self.path}[{index}]/")
         self._running += 1
         task = asyncio.ensure_future(self._one(scope, index, make_context))
         scope.task = task

@@ -4,10 +4,12 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,14 @@ class Conductor(Protocol):
     @abstractmethod
     def sleep(self, scope: Scope, duration: timedelta) -> Coroutine[Any, Any, None]:
         """A durable sleep."""
+
+    @abstractmethod
+    def made(self, key: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The call, remembered until it is awaited: where the play ends before, nobody has forgotten it."""
+
+    @abstractmethod
+    def awaited(self, key: str) -> None:
+        """A call that was made is awaited."""
 
     @abstractmethod
     def open_scope(self, parent: Scope, path: str) -> Scope:

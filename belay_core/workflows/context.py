@@ -145,7 +145,8 @@ class Context:
         each: Any = body if step is None else partial(_stepping, step)
         label: Any = body if step is None else step.name
         branches = [partial(_with_item, each, item) for item in items]
-        return self._branches(_label(name, label), branches).run(self._below, limit)
+        together = self._branches(_label(name, label), branches)
+        return self._conductor.made(together.path, together.run(self._below, limit))
 
     @overload
     def gather(self, first: "Callable[[Context], Awaitable[R]]", /) -> Coroutine[Any, Any, tuple[R]]: ...
@@ -167,7 +168,12 @@ class Context:
         """Run bodies side by side, each with a context of its own, and give their results in order."""
         if not all(callable(body) for body in bodies):
             raise DefinitionError("gather: it takes functions of a context; calls go side by side by asyncio.gather")
-        return _as_tuple(self._branches("gather", bodies).run(self._below, None))
+        together = self._branches("gather", bodies)
+
+        async def as_tuple() -> tuple[Any, ...]:
+            return tuple(await together.run(self._below, None))
+
+        return self._conductor.made(together.path, as_tuple())
 
     def branch(self, name: str) -> "Context":
         """A context for a task of your own; the first task that calls through it owns it."""
@@ -187,10 +193,6 @@ async def _stepping(step: Step[..., Any], ctx: "Context", item: Any) -> Any:
 
 def _with_item(body: "Callable[[Context, Any], Awaitable[Any]]", item: Any, ctx: "Context") -> Awaitable[Any]:
     return body(ctx, item)
-
-
-async def _as_tuple(branches: Coroutine[Any, Any, list[Any]]) -> tuple[Any, ...]:
-    return tuple(await branches)
 
 
 def _judging(when: Callable[[Any], Any], subject: object) -> Callable[[], Awaitable[bool]]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from belay_core import Context, InvalidInput, RunNotFoundError, workflow
+from belay_core import Client, Context, Happened, InvalidInput, RunNotFoundError, workflow
 from belay_core.records.run import RunStatus
 
 
@@ -193,3 +193,37 @@ async def test_ways_out_are_safe_to_paste_into_a_shell(bench):
     run = await bench.client.start(other, run_id="a; touch pwned")
     explained = await bench.client.explain(run)
     assert explained.ways_out[-1] == "belay cancel 'a; touch pwned'"
+
+
+@pytest.mark.parametrize(
+    ("ask", "parameter"),
+    [
+        (lambda client, asked: client.decide(asked, "approved", edited_text="{torn"), "edited_text"),
+        (lambda client, asked: client.decide(asked, "approved", edited_text="NaN"), "edited_text"),
+        (lambda client, asked: client.decide(asked, "approved", edited_text=f'"{"x" * 2**20}"'), "edited_text"),
+        (lambda client, asked: client.decide(asked, "approved", edited_text=5), "edited_text"),
+        (lambda client, asked: client.decide(asked, "approved", digest=5), "digest"),
+        (lambda client, asked: client.decide(asked, "perhaps"), "decision"),
+        (lambda client, asked: client.approve(asked.run_id, edited=object()), "edited"),
+        (lambda client, asked: client.approve(asked.run_id, reason="x\x00"), "reason"),
+        (lambda client, asked: client.resolve(asked.run_id, "retry"), "resolution"),
+        (lambda client, asked: client.resolve(asked.run_id, Happened("{torn"), step_key="x#1"), "outcome"),
+    ],
+)
+async def test_what_an_approver_or_an_operator_says_is_admitted_by_name_and_changes_nothing(bench, ask, parameter):
+    @workflow("asking")
+    async def asking(ctx: Context) -> None:
+        await ctx.gate("boss", subject=1)
+
+    run = await bench.client.start(asking)
+    await bench.drained(asking)
+    (asked,) = await bench.client.approvals(run)
+    with pytest.raises(InvalidInput) as found:
+        await ask(bench.client, asked)
+    assert found.value.parameter == parameter
+    assert await bench.client.approvals(run) == (asked,)
+
+
+def test_a_result_an_operator_gives_is_data():
+    with pytest.raises(InvalidInput, match="result: a value of type object"):
+        Client.happened(object())

@@ -1,6 +1,7 @@
 """Taking over, cancelling, leaving: a run is never lost, never doubled, and its end never changes."""
 
 import asyncio
+import contextlib
 from datetime import timedelta
 
 import pytest
@@ -145,6 +146,67 @@ async def test_siblings_of_an_orphan_go_on(bench):
     await bench.drained(siblings)
     assert bench.effects == ["sent"]
     assert (await bench.client.explain(run)).state == "needs_review"
+
+
+async def test_a_word_on_an_earlier_orphan_does_not_count_for_a_later_one(bench):
+    stuck, begun, hold = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def pay() -> None:
+        bench.effects.append("pay")
+        stuck.set()
+        await asyncio.Event().wait()
+
+    @step(idempotent=True)
+    async def busy() -> None:
+        begun.set()
+        await hold.wait()
+
+    async def side(ctx: Context) -> None:
+        if len(bench.effects) == 2:
+            await ctx.step(busy)  # keeps the run in memory
+
+    @workflow("twice")
+    async def twice(ctx: Context) -> None:
+        await ctx.gather(lambda c: c.step(pay), lambda c: c.gate("boss", subject=1), side)
+
+    run = await bench.client.start(twice)
+    await bench.until_dead(twice, at=stuck)
+    await bench.drained(twice)
+    await bench.client.resolve(run, Retry(), step_key="gather#1[0]/pay#1")
+    stuck.clear()
+    await bench.until_dead(twice, at=stuck)
+    async with bench.worker(twice) as worker:
+        draining = asyncio.create_task(drain(worker))
+        await begun.wait()
+        await bench.client.approve(run, "boss")
+        while (await bench.states(run))["gather#1[1]/boss#1"] != ["succeeded"]:
+            await asyncio.sleep(0.001)
+        hold.set()
+        await draining
+    assert bench.effects == ["pay", "pay"]
+    assert (await bench.client.explain(run)).state == "needs_review"
+
+
+async def test_a_word_given_while_the_run_is_still_in_memory_is_heard_there(bench):
+    stuck = asyncio.Event()
+    flow = paying(bench, idempotent=False, stuck=stuck)
+    run = await bench.client.start(flow)
+    await bench.until_dead(flow, at=stuck)
+    async with Worker(bench.stores, [flow], telemetry=False) as worker:
+        while (await bench.states(run)).get("pay#1") != ["orphaned"]:
+            await asyncio.sleep(0.001)
+        with contextlib.suppress(InvalidTransitionError):
+            await bench.client.resolve(run, bench.client.happened("receipt 7"), step_key="pay#1")
+        for _ in range(40):
+            bench.clock.advance(100)
+            await asyncio.sleep(0.002)
+            if (await bench.client.explain(run)).state == "needs_review":
+                await bench.client.resolve(run, bench.client.happened("receipt 7"), step_key="pay#1")
+        while worker.host.in_hand:
+            await asyncio.sleep(0.001)
+    assert await run.result() == "receipt 7"
+    assert bench.counted()["pay"] == 1
 
 
 async def test_a_run_whose_owner_died_is_untouched_while_its_heartbeat_is_fresh(bench):
