@@ -6,9 +6,13 @@
     ├─ StoreError(code, method, detail, cause)
     │  ├─ RunStoreError       invalid_run · not_found_row · constraint · decode_failed · persistence_failed
     │  ├─ AttemptStoreError   invalid_attempt · constraint · decode_failed · persistence_failed · unknown
-    │  └─ EngineStoreError    constraint · decode_failed · persistence_failed
+    │  ├─ EngineStoreError    constraint · decode_failed · persistence_failed
+    │  ├─ WaitingStoreError · JournalError · ChangesError · RetentionError
+    │  │                      invalid_run · constraint · decode_failed · persistence_failed
+    │  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
     ├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
-    ├─ SchemaMismatch         the database has another schema than this code: migrate first
+    ├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
+    ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
     ├─ DriverNotFound         no installed driver opens this kind of URL
     ├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
     ├─ InvalidTransitionError an operator's verb does not fit the state of the run
@@ -26,7 +30,10 @@ from typing import Literal, TypeAlias
 RunStoreCode: TypeAlias = Literal["invalid_run", "not_found_row", "constraint", "decode_failed", "persistence_failed"]
 AttemptStoreCode: TypeAlias = Literal["invalid_attempt", "constraint", "decode_failed", "persistence_failed", "unknown"]
 EngineStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
+WriterCode: TypeAlias = Literal["constraint", "persistence_failed", "commit_unknown", "inside", "ended", "unsupported"]
 DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "unknown"]
+SchemaState: TypeAlias = Literal["empty", "foreign", "older", "newer", "altered"]
+MigrationRule: TypeAlias = Literal["namespace", "offset", "key", "contract", "previous_names", "order"]
 
 
 class BelayError(Exception):
@@ -34,12 +41,16 @@ class BelayError(Exception):
 
 
 class DatabaseError(BelayError):
-    """What kind of failure the database reported; nothing of its text is kept."""
+    """What kind of failure the database reported; nothing of its text is kept.
 
-    def __init__(self, code: DatabaseCode, sqlstate: str | None = None) -> None:
+    ``transient`` says that what failed did not happen and may succeed when it is sent again.
+    """
+
+    def __init__(self, code: DatabaseCode, sqlstate: str | None = None, *, transient: bool = False) -> None:
         super().__init__(code if sqlstate is None else f"{code} ({sqlstate})")
         self.code: DatabaseCode = code
         self.sqlstate = sqlstate
+        self.transient = transient
 
 
 class StoreError(BelayError):
@@ -73,8 +84,59 @@ class EngineStoreError(StoreError):
     store = "EngineStore"
 
 
+class WaitingStoreError(StoreError):
+    """A defect met by WaitingStore."""
+
+    store = "WaitingStore"
+
+
+class JournalError(StoreError):
+    """A defect met by Journal."""
+
+    store = "Journal"
+
+
+class ChangesError(StoreError):
+    """A defect met by Changes."""
+
+    store = "Changes"
+
+
+class RetentionError(StoreError):
+    """A defect met by Retention."""
+
+    store = "Retention"
+
+
+class WriterError(StoreError):
+    """A write of several operations that could not keep its promise, or was used where it must not be."""
+
+    store = "Writer"
+
+
+class StoreAbsent(BelayError):
+    """These stores lack one that is needed; the message names it."""
+
+
 class SchemaMismatch(BelayError):
-    """The database's schema is not the one this code was written for; the message names the command to run."""
+    """The database's schema is not one this code can work on; the message names the command to run.
+
+    ``state`` is ``empty`` (nothing in it), ``foreign`` (no belay schema, but something of somebody else's), ``older``
+    (migrations are missing), ``newer`` (a migration took away what this code needs) or ``altered`` (it holds what no
+    release left behind).
+    """
+
+    def __init__(self, state: SchemaState, message: str) -> None:
+        super().__init__(message)
+        self.state: SchemaState = state
+
+
+class MigrationRefused(BelayError):
+    """A set of migrations breaks a rule, which ``reason`` names; nothing was applied."""
+
+    def __init__(self, reason: MigrationRule, message: str) -> None:
+        super().__init__(message)
+        self.reason: MigrationRule = reason
 
 
 class DriverNotFound(BelayError):

@@ -6,7 +6,9 @@ from abc import abstractmethod
 from typing import NewType, Protocol
 
 RunId = NewType("RunId", str)
+"""The id of a run: 1 to 1,024 UTF-16 code units of well-formed text without NUL."""
 ApprovalId = NewType("ApprovalId", str)
+"""The id of one asking at a gate."""
 
 
 class IdSource(Protocol):

@@ -37,17 +37,17 @@ class SystemClock(Clock):
     """The machine's own clocks."""
 
     def now(self) -> float:
-        """The machine's wall clock."""
+        """The machine's wall clock, in milliseconds since 1970-01-01T00:00:00Z."""
         return time.time_ns() / 1e6
 
     def elapsed(self) -> float:
-        """The boot-time clock, or the monotonic one where a platform has no other."""
+        """Milliseconds of the boot-time clock, or of the monotonic one where a platform has no other."""
         if _BOOTTIME is None:
             return time.monotonic_ns() / 1e6
         return time.clock_gettime_ns(_BOOTTIME) / 1e6
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep on the running event loop."""
+        """Sleep for so many seconds on the running event loop."""
         await asyncio.sleep(seconds)
 
 

@@ -14,7 +14,8 @@ from belay_core.client import Client, observe
 from belay_core.engine.hosting import Host
 from belay_core.engine.services import Services, Watchers
 from belay_core.engine.settings import Settings
-from belay_core.errors import InvalidTransitionError
+from belay_core.errors import InvalidTransitionError, StoreAbsent
+from belay_core.stores.absent import AbsentEngineStore
 from belay_core.stores.bundle import Stores
 from belay_core.workflows.catalogue import Registrable, catalogue
 from belay_core.workflows.middleware import Middleware
@@ -27,7 +28,8 @@ class Worker:
 
     ``concurrency`` runs are in hand at once. Leaving takes no further run, lets running steps end within ``grace``
     while their leases are renewed, and releases the runs to whoever is there. With ``background=False`` it does
-    nothing by itself: a test takes and drains runs by hand (``belay_testing.drain``).
+    nothing by itself: a test takes and drains runs by hand (``belay_testing.drain``). Raises ``StoreAbsent`` where the
+    stores have no engine.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own, given by name)
@@ -44,6 +46,8 @@ class Worker:
         chance: Chance | None = None,
         background: bool = True,
     ) -> None:
+        if isinstance(stores.engine, AbsentEngineStore):
+            raise StoreAbsent("a worker needs stores with an engine, and this driver has none")
         patience = {} if background else {"linger": 0.0, "quiet": 0.0}
         settings = Settings(concurrency=concurrency, grace=grace, poll=poll, threads=threads, **patience)
         watched, watchers = observe(stores, telemetry=telemetry, middleware=middleware)

@@ -7,7 +7,7 @@ from belay_core.admission import json
 from belay_core.admission.numbers import is_safe, runs_ahead
 from belay_core.admission.records import copied, owner_fields, owner_of
 from belay_core.admission.text import is_durable
-from belay_core.errors import RunStoreError
+from belay_core.errors import RunStoreError, StoreError
 from belay_core.ids import RunId
 from belay_core.moments import Clock, Millis, reading
 from belay_core.records.owner import EvidenceKind, LivenessEvidence, OwnerId
@@ -26,14 +26,15 @@ _BROKEN: Final = "violates the durable contract"
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """Checks of one RunStore call; ``method`` stands in its errors."""
+    """Checks of one RunStore call; ``method`` stands in its errors, which are of the class ``error``."""
 
     method: str
+    error: type[StoreError] = RunStoreError
 
     def refuse(self, field: str, detail: str, **more: object) -> NoReturn:
         """Raise ``invalid_run`` about this parameter; no rejected value may be among ``more``."""
         cause = {**more, "field": field, "detail": detail}
-        raise RunStoreError("invalid_run", self.method, "run input is invalid", cause)
+        raise self.error("invalid_run", self.method, "run input is invalid", cause)
 
     def run_id(self, value: object) -> RunId:
         """A run id."""
@@ -173,5 +174,6 @@ def evidence_matches(expected_owner: OwnerId, observer: OwnerId, now_ms: Millis,
         return False
     if evidence.kind == "lease-expired":
         return True
-    same_host = expected_owner.host_id == observer.host_id
-    return same_host is (evidence.kind == "same-host-pid-dead")
+    # A kind that nobody has defined proves nothing, whoever observes.
+    wanted = "same-host-pid-dead" if expected_owner.host_id == observer.host_id else "cross-host-unreachable-stale"
+    return evidence.kind == wanted

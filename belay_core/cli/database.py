@@ -55,7 +55,7 @@ async def opened(url: str | None, *, makes_file: bool = False) -> AsyncGenerator
     """
     address = admitted(url)
     if not makes_file:
-        _require_file(address)
+        require_file(address)
     async with AsyncExitStack() as stack:
         async with told_plainly(address):
             stores = await stack.enter_async_context(open_stores(address))
@@ -111,7 +111,7 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0].partition("+")[0]
 
 
-def _require_file(url: str) -> None:
+def require_file(url: str) -> None:
     """Refuse a SQLite file that is not there; the path begins behind the third slash."""
     path = url.partition("://")[2].removeprefix("/").partition("?")[0]
     if _scheme(url) == "sqlite" and path not in ("", ":memory:") and not Path(path).exists():

@@ -22,11 +22,12 @@ class Deciding:
     def __init__(self, stores: Stores, approver: str | None) -> None:
         self._stores = stores
         self.approver = None if approver is None else admitted_name("approver", approver)
+        """The identity under which decisions are recorded where a call names none."""
 
     async def approvals(
         self, run: str | RunHandle[Any] | None = None, *, limit: int = 100
     ) -> tuple[ApprovalRecord, ...]:
-        """What waits for a decision, the oldest first, of one run or of all."""
+        """What waits for a decision, the oldest first, of one run or of all; ``limit`` is 1 to 1,000."""
         run_id = None if run is None else admitted_run(run)
         return await self._stores.engine.list_approvals(commands.ListApprovals(run_id, admitted_limit(limit)))
 
@@ -46,7 +47,8 @@ class Deciding:
 
         ``gate`` (or ``approval_id``, where several of one name wait) may be left out where one gate waits.
         ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to what is
-        read here and now. Raises ``InvalidTransitionError`` where nothing waits.
+        read here and now. Raises ``InvalidTransitionError`` where nothing waits, and ``InvalidInput`` where several
+        gates do and none is named, or where nobody is named who decides.
         """
         approval = await self._pending(run, gate, approval_id)
         text = None if edited is _KEEP else admitted_value("edited", edited, of)
@@ -62,7 +64,7 @@ class Deciding:
         digest: str | None = None,
         approval_id: str | None = None,
     ) -> DecideOutcome:
-        """Reject what a gate of the run asks; parameters as for ``approve``."""
+        """Reject what a gate of the run asks; parameters and errors as for ``approve``."""
         approval = await self._pending(run, gate, approval_id)
         return await self.decide(approval, "rejected", by=by, reason=reason, digest=digest)
 
@@ -79,7 +81,7 @@ class Deciding:
         """Decide one approval: ``Decided``, ``AlreadyDecided``, ``SubjectChanged``, ``TooLate``, ``NoSuchApproval``.
 
         One decision counts. ``edited_text`` is JSON text. An approval given by its id needs the ``digest`` of what
-        was shown.
+        was shown. Raises ``InvalidInput``, also where nobody is named who decides.
         """
         shown = approval.subject_digest if isinstance(approval, ApprovalRecord) else None
         edited = None if edited_text is None else admitted_json("edited_text", edited_text)

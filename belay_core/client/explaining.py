@@ -22,11 +22,16 @@ class Explanation:
     """One run, explained: ``state`` is a status or what a suspended run waits for, ``ways_out`` are CLI commands."""
 
     run_id: str
+    """The id of the run."""
     workflow: str | None
+    """The name of the workflow; None for a run that has none."""
     state: str
     because: str
+    """Why it stands there, in a sentence."""
     since_ms: Millis
+    """The moment since which it stands there."""
     wakes_at_ms: Millis | None
+    """The moment at which it goes on by itself; None where it does not."""
     ways_out: tuple[str, ...]
 
 

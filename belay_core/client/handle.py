@@ -22,6 +22,7 @@ class RunHandle(Generic[Out]):
 
     def __init__(self, stores: Stores, run_id: RunId, codec: Codec[Out], *, created: bool) -> None:
         self.run_id = run_id
+        """The id of the run."""
         self.created = created
         """Whether this very call made the run; False where it was found."""
         self._stores = stores

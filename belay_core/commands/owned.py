@@ -60,6 +60,7 @@ class Lapse:
 
     lease: Lease
     approval_id: str
+    """The asking that nobody answered."""
     attempt: StepRecord
 
 
@@ -75,6 +76,7 @@ class Park:
     lease: Lease
     waiting: Waiting
     request: str | None = None
+    """What is asked of a person, as JSON text; None where nobody is asked."""
     ready_at_ms: Millis | None = None
     seen_ms: Millis | None = None
     notes: tuple[str, ...] = ()

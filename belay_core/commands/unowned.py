@@ -21,12 +21,17 @@ class Start:
 
     run_id: RunId
     workflow: str
+    """The name under which a worker finds the code."""
     version: str
+    """The fingerprint of the workflow's input and declared steps; for readers."""
     input: str
     idempotency_key: str | None = None
+    """Unique over all workflows, at most 512 bytes of UTF-8; None for a run without one."""
     priority: int = 0
+    """A whole number of 32 bits; higher ones are taken first."""
     run_at_ms: Millis | None = None
     trace: str | None = None
+    """Text from which the spans of the run go on; None without tracing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Wake:
     """Make suspended runs ready whose wake moment has come."""
 
     limit: int = 1_000
+    """At most so many runs in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +61,17 @@ class Decide:
     """Answer what a gate asked; ``digest`` is that of the subject the approver saw, ``edited`` JSON text."""
 
     approval_id: str
+    """The asking that is answered."""
     decision: Literal["approved", "rejected"]
+    """What was said."""
     digest: str
     by: str
+    """Who decides."""
     reason: str | None = None
+    """Why, in the words of who decides."""
     edited: str | None = None
     edited_digest: str | None = None
+    """SHA-256 over the UTF-8 of ``edited``, in lower-case hex; None without an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,7 @@ class Cancel:
 
     run_id: RunId
     by: str | None = None
+    """Who asks, kept in the journal; None where nobody is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class Happened:
     """The orphaned step did take place, with this outcome as JSON text."""
 
     outcome: str
+    """The result of the step, as JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,7 @@ class GiveUp:
 
 
 Resolution: TypeAlias = Happened | Retry | GiveUp
+"""An operator's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,7 @@ class Resolve:
     run_id: RunId
     resolution: Resolution
     by: str
+    """Who says so."""
     step_key: str | None = None
 
 
@@ -129,9 +144,12 @@ class ListRuns:
     """Read a page of runs, the newest first; ``before`` is the last run id of the page before."""
 
     workflow: str | None = None
+    """Only runs of the workflow of this name; None for all."""
     status: RunStatus | None = None
     waiting_reason: str | None = None
+    """Only runs that wait for this; None for all."""
     limit: int = 100
+    """At most so many, 1 to 1,000."""
     before: RunId | None = None
 
 
@@ -141,3 +159,4 @@ class ListApprovals:
 
     run_id: RunId | None = None
     limit: int = 100
+    """At most so many, 1 to 1,000."""

@@ -17,8 +17,6 @@ from belay_core.stores.opening import find_migrations, open_stores
 VARIABLE: Final = "BELAY_DATABASE"
 """What belay's commands, and the workers of the demo, read the database's URL from."""
 
-_NO_SCHEMA = "no belay schema"
-
 
 class DatabaseUnavailable(BelayError):
     """The database cannot be opened; the message says what kind of failure it was, and nothing of the URL."""
@@ -80,7 +78,7 @@ def make_places(database: str | None) -> Places:
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Stores]:
-    """The stores of the database; one without a schema is given it first.
+    """The stores of the database; an empty one is given its schema first.
 
     Raises ``SchemaMismatch`` for any other schema than this version's, ``InvalidInput`` and ``DatabaseUnavailable``.
     """
@@ -113,8 +111,8 @@ async def _entered(stack: AsyncExitStack, url: str) -> Stores:
     try:
         return await stack.enter_async_context(open_stores(url))
     except SchemaMismatch as mismatch:
-        # An older schema may hold runs of others, and changing it is for those who run them.
-        if _NO_SCHEMA not in str(mismatch):
+        # What is there may be others', and changing it is for those who run it.
+        if mismatch.state != "empty":
             raise
     await find_migrations(url).migrate(url)
     return await stack.enter_async_context(open_stores(url))

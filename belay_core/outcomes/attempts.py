@@ -47,6 +47,10 @@ class Patched:
 
 
 PutResult: TypeAlias = Inserted | Upserted | ExistingSame | Conflict | FenceLost | RunNotFound
+"""The answers of ``AttemptStore.put``."""
 FinishResult: TypeAlias = Finished | FenceLost | NotFound | StateChanged
+"""The answers of ``AttemptStore.finish``."""
 HeartbeatResult: TypeAlias = Updated | FenceLost | NotFound | StateChanged
+"""The answers of ``AttemptStore.heartbeat``."""
 PatchResult: TypeAlias = Patched | FenceLost | NotFound
+"""The answers of ``AttemptStore.patch``."""

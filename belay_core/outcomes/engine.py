@@ -32,7 +32,9 @@ class KeyTaken:
     """The idempotency key belongs to a run of another workflow."""
 
     run_id: RunId
+    """The run that has the key."""
     workflow: str
+    """The name of its workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ class AlreadyDecided:
     """An earlier decision stands."""
 
     decision: str
+    """``approved``, ``rejected``, ``lapsed`` or ``withdrawn``."""
     decided_by: str | None
+    """Who decided; None where nobody did."""
     decided_at_ms: Millis
 
 
@@ -139,16 +143,28 @@ class Woken:
     """So many runs were due, and may be taken now."""
 
     count: int
+    """How many."""
 
 
 StartOutcome: TypeAlias = Started | Found | KeyTaken | RunIdTaken
+"""The answers of ``EngineStore.start``."""
 RenewOutcome: TypeAlias = Renewed | FenceLost | RunNotFound
+"""The answers of ``EngineStore.renew``, one for each lease."""
 RecordOutcome: TypeAlias = Recorded | Conflict | FenceLost | RunNotFound
+"""The answers of ``EngineStore.record``."""
 AskOutcome: TypeAlias = Inserted | ExistingSame | Conflict | FenceLost | RunNotFound
+"""The answers of ``EngineStore.ask``."""
 SleepOutcome: TypeAlias = AskOutcome
+"""The answers of ``EngineStore.sleep``."""
 WithdrawOutcome: TypeAlias = RecordOutcome
+"""The answers of ``EngineStore.withdraw``."""
 LapseOutcome: TypeAlias = Recorded | AlreadyDecided | NotYet | NoSuchApproval | Conflict | FenceLost | RunNotFound
+"""The answers of ``EngineStore.lapse``."""
 DecideOutcome: TypeAlias = Decided | AlreadyDecided | SubjectChanged | TooLate | NoSuchApproval
+"""The answers of ``EngineStore.decide``."""
 ParkOutcome: TypeAlias = Parked | News | FenceLost | RunNotFound
+"""The answers of ``EngineStore.park``."""
 SettleOutcome: TypeAlias = Settled | News | FenceLost | RunNotFound
+"""The answers of ``EngineStore.settle``."""
 ResolveOutcome: TypeAlias = Resolved | NotInReview | NotFound
+"""The answers of ``EngineStore.resolve``."""

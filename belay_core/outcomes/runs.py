@@ -116,12 +116,22 @@ class ClaimChanged:
 
 
 ClaimLoss: TypeAlias = NotFound | AlreadyClaimed | HeartbeatFresh | SnapshotChanged
+"""Why a run cannot be claimed."""
 ClaimAndOwnOutcome: TypeAlias = Activated | EvidenceRequired | ClaimLoss
+"""The answers of ``RunStore.claim_and_own``."""
 ClaimOutcome: TypeAlias = Claimed | ClaimLoss
+"""The answers of ``RunStore.claim``."""
 StealOutcome: TypeAlias = Claimed | LivenessUnconfirmed | ClaimLoss
+"""The answers of ``RunStore.steal``."""
 ActivateOutcome: TypeAlias = Activated | ClaimLost | SnapshotChanged
+"""The answers of ``RunStore.activate``."""
 AbandonClaimOutcome: TypeAlias = Abandoned | ClaimLost
+"""The answers of ``RunStore.abandon_claim``."""
 RecoverClaimOutcome: TypeAlias = Recovered | NotFound | ClaimFresh | ClaimChanged | LivenessUnconfirmed
+"""The answers of ``RunStore.recover_claim``."""
 HeartbeatOutcome: TypeAlias = Updated | FenceLost | NotFound
+"""The answers of ``RunStore.heartbeat`` and ``RunStore.reconfirm``."""
 TransitionOutcome: TypeAlias = Transitioned | FenceLost | NotFound | GuardFailed
+"""The answers of ``RunStore.transition_owned``."""
 RequestCancelOutcome: TypeAlias = CancelRequested | AlreadyRequested | NotFound | Terminal
+"""The answers of ``RunStore.request_cancel``, ``RunStore.request_cancel_lineage`` and ``EngineStore.cancel``."""

@@ -19,6 +19,7 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
+"""No value at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class AttemptId:
 
     run_id: RunId
     step_key_digest: str
+    """What names the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
     attempt: int
+    """The number of the execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,11 @@ class Attempt:
 
     run_id: RunId
     step_key_digest: str
+    """What names the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
     attempt: int
+    """The number of the execution."""
     state: str
+    """One of the states in progress of ``AttemptStoreOptions``, or any other word, which is an end."""
     started_at_ms: Millis
     meta: JsonValue
     finished_at_ms: Millis | None = None
@@ -53,8 +59,11 @@ class FinishAttempt:
 
     run_id: RunId
     step_key_digest: str
+    """What names the step in its run."""
     attempt: int
+    """The number of the execution."""
     state: str
+    """The word for its end; none of the states in progress."""
     finished_at_ms: Millis
     error: "JsonValue | Absent" = ABSENT
     outcome: "JsonValue | Absent" = ABSENT

@@ -13,15 +13,23 @@ class RunStatus(StrEnum):
     """The six states of a run; the last three never change."""
 
     PENDING = "pending"
+    """Nobody has worked on it yet."""
     RUNNING = "running"
+    """It has an owner."""
     SUSPENDED = "suspended"
+    """It waits, and has no owner."""
     COMPLETED = "completed"
+    """It ended with a result."""
     FAILED = "failed"
+    """It ended with an error."""
     CANCELLED = "cancelled"
+    """It was asked to stop, and has."""
 
 
 TerminalRunStatus: TypeAlias = Literal[RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED]
+"""The status of a run that is over."""
 TERMINAL: frozenset[RunStatus] = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+"""The statuses of runs that are over."""
 
 
 def is_terminal_run_status(status: RunStatus) -> bool:
@@ -52,6 +60,7 @@ class TransitionGuard:
     """A further condition on a transition: whether cancellation has been requested."""
 
     cancel_requested: Literal["absent", "present"] | None = None
+    """What has to be the case; None for no condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +79,11 @@ class RunRow:
     parent_run_id: RunId | None
     cancel_requested_at_ms: Millis | None
     lineage_id: str | None
+    """The lineage it is a round of; None for a run by itself."""
     round_ordinal: int | None
+    """Its place in the lineage, from 0."""
     state_json: str
+    """The state, as JSON text to the byte."""
 
     @property
     def snapshot(self) -> RunSnapshot:

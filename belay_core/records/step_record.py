@@ -10,8 +10,11 @@ class StepKind(StrEnum):
     """What a ``ctx`` call was."""
 
     STEP = "step"
+    """A function that was executed."""
     GATE = "gate"
+    """A question to a person."""
     SLEEP = "sleep"
+    """A wait for a stretch of time."""
 
 
 class StepState(StrEnum):
@@ -22,7 +25,9 @@ class StepState(StrEnum):
     WAITING = "waiting"
     """A gate or a sleep that has no answer yet."""
     SUCCEEDED = "succeeded"
+    """It has a result."""
     FAILED = "failed"
+    """It has an error."""
     SKIPPED = "skipped"
     """A gate that nobody had to look at."""
     CANCELLED = "cancelled"
@@ -55,12 +60,16 @@ class StepRecord:
 
     step_key: str
     attempt: int
+    """The number of the execution, from 1."""
     step: str
+    """The name of the step or gate."""
     kind: StepKind
     state: StepState
     idempotent: bool
+    """Whether it may be executed again where nobody knows how it ended."""
     started_at_ms: Millis
     input_digest: str | None = None
+    """SHA-256 over the arguments, in lower-case hex; None where it has none of its own."""
     recorded: int | None = None
     finished_at_ms: Millis | None = None
     outcome: str | None = None
@@ -68,4 +77,5 @@ class StepRecord:
     meta: str = "{}"
     epoch: int = 0
     resolved_by: str | None = None
+    """Who gave an operator's word on it."""
     resolved_at_ms: Millis | None = None

@@ -27,20 +27,27 @@ class RunSummary:
 
     run_id: RunId
     workflow: str | None
+    """The name of the workflow; None for a run made by hand."""
     version: str | None
+    """The fingerprint of the workflow's input and declared steps when the run was started."""
     status: RunStatus
     priority: int
+    """Higher ones are taken first."""
     ready_at_ms: Millis | None
+    """From this moment on a worker may take it; None where nobody may."""
     created_at_ms: Millis
     started_at_ms: Millis | None
     finished_at_ms: Millis | None
     owner: OwnerId | None
     heartbeat_at_ms: Millis | None
     epoch: int
+    """How often it has been acquired."""
     takeovers: int
+    """Owners it has outlived since something was last recorded."""
     cancel_requested_at_ms: Millis | None
     waiting: Waiting | None
     idempotency_key: str | None
+    """The key it was started with."""
     parent_run_id: RunId | None = None
 
 
@@ -49,10 +56,15 @@ class RunRecord(RunSummary):
     """A run with its payloads, each JSON text as stored."""
 
     input: str | None
+    """What the body is given."""
     result: str | None
+    """What the body returned; None until it is completed."""
     error: str | None
+    """Type and message of the error; None unless it failed."""
     waiting_request: str | None
+    """What is asked of a person while it waits."""
     trace: str | None
+    """Text from which the spans of the run go on; no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +78,23 @@ class ApprovalRecord:
     approval_id: ApprovalId
     run_id: RunId
     step_key: str
+    """The gate's call in its run: scope, name and count."""
     gate: str
+    """The name of the gate."""
     subject: str
     subject_digest: str
+    """What a decision is bound to."""
     asked_at_ms: Millis
     lapse_at_ms: Millis | None = None
     decision: str | None = None
     decided_by: str | None = None
+    """Who decided; None where nobody has."""
     decided_at_ms: Millis | None = None
     reason: str | None = None
+    """Why, in the words of who decided."""
     edited: str | None = None
     edited_digest: str | None = None
+    """None without an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,8 @@ class JournalEntry:
 
     run_id: RunId
     entry: int
+    """Its number in the run, from 1."""
     at_ms: Millis
     kind: str
+    """What happened, as one word or two."""
     facts: str

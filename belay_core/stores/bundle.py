@@ -1,14 +1,33 @@
 """What a driver opens: the stores over one database, with the clock and names they share."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from belay_core import limits
+from belay_core.errors import WriterError
 from belay_core.ids import IdSource
 from belay_core.moments import Clock, Millis
+from belay_core.stores.absent_beside import (
+    AbsentChanges,
+    AbsentJournal,
+    AbsentRetention,
+    AbsentSnapshots,
+    AbsentWaitingStore,
+)
 from belay_core.stores.attempt_store import AttemptStore
+from belay_core.stores.changes import Changes
 from belay_core.stores.engine_store import EngineStore
+from belay_core.stores.journal import Journal
+from belay_core.stores.retention import Retention
 from belay_core.stores.run_store import RunStore
+from belay_core.stores.snapshots import SnapshotReads, Snapshots
+from belay_core.stores.waiting_store import WaitingStore
 from belay_core.stores.wakes import Wakes
+from belay_core.stores.writing import AbsentWriter, Hook, Transaction, Writer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +55,35 @@ class Stores:
     ids: IdSource
     lease: LeaseTimes = field(default_factory=LeaseTimes)
     wakes: Wakes = field(default_factory=Wakes)
+    writer: Writer = field(default_factory=AbsentWriter)
+    waiting: WaitingStore = field(default_factory=AbsentWaitingStore)
+    journal: Journal = field(default_factory=AbsentJournal)
+    changes: Changes = field(default_factory=AbsentChanges)
+    retention: Retention = field(default_factory=AbsentRetention)
+    snapshots: Snapshots = field(default_factory=AbsentSnapshots)
+
+    joins: "Callable[[object], Stores] | None" = None
+
+    async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Do all that ``body`` does with the stores it is handed, in one transaction (``Writer.write``)."""
+        return await self.writer.write(body)
+
+    def after_commit(self, hook: Hook) -> bool:
+        """Run ``hook`` once after the write under way here has committed; whether there is one."""
+        return self.writer.after_commit(hook)
+
+    def snapshot(self) -> AbstractAsyncContextManager[SnapshotReads]:
+        """Reads of one moment: ``async with stores.snapshot() as reads`` (``Snapshots.open``)."""
+        return self.snapshots.open()
+
+    def within(self, connection: object) -> "Stores":
+        """Stores in a transaction of the caller's, on whose commit all depends; nothing in it is repeated.
+
+        ``connection`` is the driver's: an ``AsyncConnection`` of SQLAlchemy to the same database. What is safe
+        there is offered: ``create``, ``get`` and ``request_cancel`` of runs; ``start``, ``cancel``, ``decide`` and
+        the reads of one run and of approvals of the engine. The rest raises ``WriterError`` (``unsupported``), as
+        does all of it with a driver that has no such thing. Raises ``InvalidInput`` for another connection.
+        """
+        if self.joins is None:
+            raise WriterError("unsupported", "within", "this driver cannot join a transaction of the caller's")
+        return self.joins(connection)

@@ -32,8 +32,16 @@ class Migrations(Protocol):
         """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
 
     @abstractmethod
-    def sql(self) -> str:
-        """All migrations as one script, for those who apply them by other means."""
+    async def check(self, url: str) -> None:
+        """Change nothing, and raise ``SchemaMismatch`` where something is missing."""
+
+    @abstractmethod
+    def sql(self, since: int = -1) -> str:
+        """The migrations above an id as one script, for those who apply them by other means."""
+
+    @abstractmethod
+    def roles(self) -> str:
+        """A script that makes the database roles of belay; ``InvalidInput`` where the database has no roles."""
 
 
 def open_stores(

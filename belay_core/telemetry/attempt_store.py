@@ -2,6 +2,8 @@
 
 from typing_extensions import override
 
+from belay_core.admission.numbers import is_safe
+from belay_core.admission.text import is_durable
 from belay_core.ids import RunId
 from belay_core.moments import Millis
 from belay_core.outcomes.attempts import FinishResult, HeartbeatResult, PatchResult, PutResult
@@ -59,7 +61,7 @@ class ObservedAttemptStore(AttemptStore):
         checkpoint: "JsonValue | Absent" = ABSENT,
     ) -> HeartbeatResult:
         attempt_id = AttemptId(run_id, step_key_digest, attempt)
-        with Watch(self._instruments, names.ATTEMPT_HEARTBEAT, lambda: _owned(attempt_id, owner)) as seen:
+        with Watch(self._instruments, names.ATTEMPT_HEARTBEAT, lambda: _admitted(attempt_id, owner)) as seen:
             beat = self._attempts.heartbeat
             return seen(await beat(run_id, step_key_digest, attempt, owner, now_ms, checkpoint))
 
@@ -79,3 +81,11 @@ def _identity(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | i
 
 def _owned(attempt: AttemptId | Attempt | FinishAttempt, owner: OwnerId) -> dict[str, str | int]:
     return {**_identity(attempt), names.OWNER_HOST_ID: owner.host_id}
+
+
+def _admitted(attempt: AttemptId, owner: OwnerId) -> dict[str, str | int]:
+    """The same without ids that are none: a heartbeat is annotated before they are admitted (run store 12.2)."""
+    given = _owned(attempt, owner)
+    return {
+        key: value for key, value in given.items() if (is_safe(value) if key == names.ATTEMPT else is_durable(value))
+    }

@@ -1,14 +1,30 @@
-"""A span that is current for a while; nearly nothing where nobody traces."""
+"""A span that is current for a while; nearly nothing where nobody traces.
+
+A span is sent when it ends: one that is open when its process is killed never arrives, and what hangs on it hangs on
+nothing. So belay's own spans hang on spans that have ended. Exporters send spans in the order in which they ended;
+a child then never arrives without its parent.
+"""
 
 from collections.abc import Mapping
 from contextvars import Token
-from typing import Final
+from typing import Final, cast
 
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 
 from belay_core.telemetry import names
+
+_AROUND: Final = contexts.create_key("belay-around")
+"""The context key of an open span with which nothing of belay's is to end, and of the context round it."""
 
 
 class CurrentSpan:
@@ -16,14 +32,23 @@ class CurrentSpan:
 
     __slots__ = ("_span", "_token")
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, *, for_others: bool = False) -> None:
         self._span: Final = span
-        self._token: Token[Context] = contexts.attach(set_span_in_context(span))
+        current = set_span_in_context(span)
+        if for_others:
+            current = contexts.set_value(_AROUND, (span, contexts.get_current()), current)
+        self._token: Token[Context] = contexts.attach(current)
 
     @property
     def recording(self) -> bool:
         """Whether anybody will see what is written on the span."""
         return self._span.is_recording()
+
+    def link(self, context: Context) -> None:
+        """Join the span to the one that is current in this context, if any is."""
+        other = get_current_span(context).get_span_context()
+        if other.is_valid:
+            self._span.add_link(other)
 
     def close(
         self, outcome: str, *, error: str | None = None, attributes: Mapping[str, str | int] | None = None
@@ -40,13 +65,21 @@ def open_span(
     context: Context | None = None,
     kind: SpanKind = SpanKind.INTERNAL,
     attributes: Mapping[str, str | int] | None = None,
+    for_others: bool = False,
 ) -> CurrentSpan | None:
     """Begin a span and make it current; None where neither a recorded nor a remote trace would go through it.
 
-    A span that was not sampled becomes current too: its children must not begin traces of their own.
+    A span that was not sampled becomes current too: its children must not begin traces of their own. Where it is
+    ``for_others``, those of belay's stores hang on what is round it (``around``).
     """
     span = tracer.start_span(name, context, kind, attributes)
-    return CurrentSpan(span) if span.get_span_context().is_valid else None
+    return CurrentSpan(span, for_others=for_others) if span.get_span_context().is_valid else None
+
+
+def around() -> Context | None:
+    """The context in which the span of a store begins; None is the current one."""
+    kept = cast("tuple[Span, Context] | None", contexts.get_value(_AROUND))
+    return kept[1] if kept is not None and get_current_span() is kept[0] else None
 
 
 def finish(

@@ -3,31 +3,29 @@
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Final
 
-from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Tracer, TracerProvider
 from typing_extensions import override
 
 from belay_core.telemetry import carrier, names
 from belay_core.telemetry.current import CurrentSpan, finish, open_span
+from belay_core.telemetry.drained import ERRORS, Drained, ending
 from belay_core.telemetry.instruments import tracer
-from belay_core.telemetry.watch import nanoseconds, outcome_of
+from belay_core.telemetry.watch import nanoseconds
 from belay_core.workflows.middleware import Close, DrainFacts, GateFacts, Middleware, StartFacts, StepFacts
-
-_ERRORS: Final = frozenset({"failed", "orphaned", names.FAILURE})
-"""The outcomes that are defects; losing a lease or being cancelled is none."""
 
 
 class EngineSpans(Middleware):
     """Makes one trace a run: its start, its drains over crash and wait, and in them the steps and gates.
 
     A replayed step leaves nothing, and no span waits for a person: a gate is one short span when it is asked and
-    one when it is answered.
+    one when it is answered. With ``linked`` every drain is a trace of its own, joined to the start by a link: for runs
+    that live longer than a viewer keeps a trace together.
     """
 
-    def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
+    def __init__(self, tracer_provider: TracerProvider | None = None, *, linked: bool = False) -> None:
         self._tracer = tracer(tracer_provider)
+        self._linked = linked
 
     @override
     @contextmanager
@@ -39,20 +37,7 @@ class EngineSpans(Middleware):
 
     @override
     def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
-        attributes: dict[str, str | int] = {
-            names.BELAY_RUN_ID: facts.run_id,
-            names.BELAY_WORKFLOW: facts.workflow,
-            names.BELAY_EPOCH: facts.epoch,
-            names.BELAY_HOST_ID: facts.host_id,
-            names.GEN_AI_OPERATION_NAME: names.DRAIN,
-            names.GEN_AI_AGENT_NAME: facts.workflow,
-            names.GEN_AI_WORKFLOW_NAME: facts.workflow,
-            names.GEN_AI_CONVERSATION_ID: facts.run_id,
-            names.OPENINFERENCE_SPAN_KIND: names.OPENINFERENCE_CHAIN,
-        }
-        # Never a child of what happens to be current: a worker that was made inside a span would
-        # hang every run it ever drains below that one.
-        return _Stretch(self._tracer, f"{names.DRAIN} {facts.workflow}", attributes, context=carrier.read(facts.trace))
+        return Drained(self._tracer, facts, linked=self._linked)
 
     @override
     def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
@@ -64,7 +49,7 @@ class EngineSpans(Middleware):
             names.BELAY_STEP_ATTEMPT: facts.attempt,
             names.BELAY_STEP_IDEMPOTENT: facts.idempotent,
         }
-        return _Stretch(self._tracer, f"{names.STEP} {facts.step}", attributes)
+        return _Stretch(self._tracer, f"{names.STEP} {facts.step}", attributes, for_others=True)
 
     @override
     def gate(self, facts: GateFacts) -> None:
@@ -85,7 +70,7 @@ class EngineSpans(Middleware):
 class _Stretch:
     """Round a stretch of work: its span is current inside, and ends with what it was closed with."""
 
-    __slots__ = ("_attributes", "_context", "_kind", "_name", "_outcome", "_span", "_tracer")
+    __slots__ = ("_attributes", "_for_others", "_kind", "_name", "_outcome", "_span", "_tracer")
 
     def __init__(
         self,
@@ -94,19 +79,19 @@ class _Stretch:
         attributes: Mapping[str, str | int],
         *,
         kind: SpanKind = SpanKind.INTERNAL,
-        context: Context | None = None,
+        for_others: bool = False,
     ) -> None:
         self._tracer = tracer
         self._name = name
         self._attributes = attributes
         self._kind = kind
-        self._context = context
+        self._for_others = for_others
         self._outcome: str | None = None
         self._span: CurrentSpan | None = None
 
     def __enter__(self) -> Close:
         self._span = open_span(
-            self._tracer, self._name, context=self._context, kind=self._kind, attributes=self._attributes
+            self._tracer, self._name, kind=self._kind, attributes=self._attributes, for_others=self._for_others
         )
         return self._close
 
@@ -118,8 +103,5 @@ class _Stretch:
     ) -> None:
         if self._span is None:
             return
-        outcome = self._outcome
-        if outcome is None or (outcome == names.FAILURE and error is not None):
-            # Whoever was stopped from outside can only say that it failed; the exception knows better.
-            outcome = outcome_of(error)
-        self._span.close(outcome, error=outcome if outcome in _ERRORS else None)
+        outcome = ending(self._outcome, error)
+        self._span.close(outcome, error=outcome if outcome in ERRORS else None)

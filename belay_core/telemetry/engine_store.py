@@ -12,5 +12,5 @@ class ObservedEngineStore(ObservedOwnedCommands, ObservedUnownedCommands, Observ
 
     def __init__(self, engine: EngineStore, instruments: Instruments) -> None:
         ObservedOwnedCommands.__init__(self, engine, instruments)
-        ObservedUnownedCommands.__init__(self, engine, instruments)
+        ObservedUnownedCommands.__init__(self, engine, instruments, engine)
         ObservedEngineReads.__init__(self, engine, instruments)

@@ -1,19 +1,26 @@
-"""What telemetry writes with: one tracer and four counters, given by OpenTelemetry."""
+"""What telemetry writes with: one tracer and five counters, given by OpenTelemetry."""
 
+from collections.abc import Callable
+from copy import copy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Final, TypeAlias
 
 from opentelemetry import metrics, trace
 
+from belay_core.stores.writing import Hook
 from belay_core.telemetry import names
 from belay_core.telemetry.answers import Series
+
+AfterCommit: TypeAlias = Callable[[Hook], bool]
+"""Runs a hook once the write under way has committed; answers whether there is one."""
 
 _COUNTERS: Final = (
     (names.CLAIMS, "{claim}", "Attempts to own a run, by operation and outcome"),
     (names.HEARTBEATS, "{heartbeat}", "Signs of life of owned runs, by operation and outcome"),
     (names.TRANSITIONS, "{transition}", "Moves of owned runs, by requested status and outcome"),
     (names.THROUGHPUT, "{run}", "Runs that were completed, failed or cancelled"),
+    (names.WRITE_RETRIES, "{retry}", "Writes that were sent again because the database asked for it"),
 )
 
 
@@ -28,14 +35,33 @@ class Instruments:
         self.tracer = tracer(tracer_provider)
         meter = metrics.get_meter(names.SCOPE, _release(), meter_provider)
         self._counters = {name: meter.create_counter(name, unit, text) for name, unit, text in _COUNTERS}
+        self._after_commit: AfterCommit = _committed_already
+
+    def deferred(self, after_commit: AfterCommit) -> "Instruments":
+        """The same instruments for what is done inside a write."""
+        twin = copy(self)
+        twin._after_commit = after_commit  # noqa: SLF001  the twin is of this very class
+        return twin
 
     def count(self, series: Series, units: int = 1) -> None:
         """Add to one line of a counter."""
         self._counters[series.counter].add(units, series.attributes)
 
     def count_over(self) -> None:
-        """One more run is over."""
+        """One more run is over, once what ended it has committed."""
+        if not self._after_commit(self._add_over):
+            self._add_over()
+
+    def count_retry(self) -> None:
+        """One more write is sent again."""
+        self._counters[names.WRITE_RETRIES].add(1)
+
+    def _add_over(self) -> None:
         self._counters[names.THROUGHPUT].add(1)
+
+
+def _committed_already(_hook: Hook) -> bool:
+    return False
 
 
 def tracer(provider: trace.TracerProvider | None = None) -> trace.Tracer:

@@ -57,10 +57,30 @@ ENGINE_FIND_APPROVAL: Final = "belay.engine_store.find_approval"
 ENGINE_JOURNAL: Final = "belay.engine_store.journal"
 ENGINE_RUNNING_OWNERS: Final = "belay.engine_store.running_owners"
 
+WAITING_PARK: Final = "belay.waiting_store.park"
+WAITING_WAKE: Final = "belay.waiting_store.wake"
+WAITING_WAITING: Final = "belay.waiting_store.waiting"
+WAITING_RUNS: Final = "belay.waiting_store.waiting_runs"
+
+JOURNAL_APPEND: Final = "belay.journal.append"
+JOURNAL_READ: Final = "belay.journal.read"
+JOURNAL_OWNERSHIP: Final = "belay.journal.ownership"
+
+CHANGES_CURRENT: Final = "belay.changes.current"
+CHANGES_SINCE: Final = "belay.changes.changes_since"
+CHANGES_SNAPSHOT: Final = "belay.changes.snapshot"
+CHANGES_LIST_RUNS: Final = "belay.changes.list_runs"
+CHANGES_CANCELLATION: Final = "belay.changes.cancellation"
+
+RETENTION_DELETE: Final = "belay.retention.delete"
+
+WRITER_WRITE: Final = "belay.writer.write"
+
 # Spans of workflows; a name follows the word.
 
 START: Final = "start"
-DRAIN: Final = "invoke_workflow"
+INVOKE: Final = "invoke_workflow"
+DRAIN: Final = "drain"
 STEP: Final = "step"
 GATE: Final = "gate"
 
@@ -72,6 +92,7 @@ FAILURE: Final = "failure"
 INTERRUPT: Final = "interrupt"
 MIXED: Final = "mixed"
 ASKED: Final = "asked"
+ACQUIRED: Final = "acquired"
 
 # Keys of store spans and counters.
 
@@ -121,3 +142,4 @@ CLAIMS: Final = "belay.run.claims"
 HEARTBEATS: Final = "belay.run.heartbeats"
 TRANSITIONS: Final = "belay.run.transitions"
 THROUGHPUT: Final = "belay.run.throughput"
+WRITE_RETRIES: Final = "belay.db.write_retries"

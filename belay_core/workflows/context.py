@@ -93,7 +93,9 @@ class Context:
         """Ask a person, and wait for the answer however long it takes.
 
         ``subject`` is what is shown and decided upon; go on with the subject of the answer, which the approver may
-        have changed. ``lapse_after`` bounds the wait. ``when`` is judged once, and where it says no nobody is asked.
+        have changed; ``of`` is its type, where that cannot be told from the value. ``lapse_after`` bounds the wait.
+        ``when`` is judged once, and where it says no nobody is asked. Raises ``InvalidInput`` for a name or a span
+        that breaks its rule, and ``DefinitionError`` for a ``when`` that cannot be called.
         """
         admitted_name("name", name, key_part=True)
         if lapse_after is not None:
@@ -104,7 +106,7 @@ class Context:
         return self._conductor.gate(self._scope, Question(name, subject, of, lapse_after, needed))
 
     def sleep(self, duration: timedelta) -> Coroutine[Any, Any, None]:
-        """Wait for a stretch of time that crashes and restarts do not lengthen."""
+        """Wait for a stretch of time that crashes and restarts do not lengthen. Raises ``InvalidInput``."""
         return self._conductor.sleep(self._scope, admitted_span("duration", duration))
 
     @overload
@@ -137,7 +139,8 @@ class Context:
         """Do one thing to many items side by side, at most ``limit`` at once; results in the order of the items.
 
         ``body`` is a step of one argument, or a function ``(ctx, item)`` whose context is the item's own. Every
-        branch ends; then the error of the lowest item is raised.
+        branch ends; then the error of the lowest item is raised. Raises ``InvalidInput`` for a ``limit`` below 1, and
+        ``DefinitionError`` for a body that takes anything else or has no name.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidInput("limit", "must be a whole number of at least 1")
@@ -165,7 +168,11 @@ class Context:
     @overload
     def gather(self, *bodies: "Callable[[Context], Awaitable[R]]") -> Coroutine[Any, Any, tuple[R, ...]]: ...
     def gather(self, *bodies: Any) -> Coroutine[Any, Any, tuple[Any, ...]]:
-        """Run bodies side by side, each with a context of its own, and give their results in order."""
+        """Run bodies side by side, each with a context of its own, and give their results in order.
+
+        Every body ends; then the error of the first in the order is raised. Raises ``DefinitionError`` for anything
+        that cannot be called.
+        """
         if not all(callable(body) for body in bodies):
             raise DefinitionError("gather: it takes functions of a context; calls go side by side by asyncio.gather")
         together = self._branches("gather", bodies)
@@ -176,7 +183,7 @@ class Context:
         return self._conductor.made(together.path, as_tuple())
 
     def branch(self, name: str) -> "Context":
-        """A context for a task of your own; the first task that calls through it owns it."""
+        """A context for a task of your own; the first task that calls through it owns it. Raises ``InvalidInput``."""
         path = self._scope.key(admitted_name("name", name, key_part=True))
         return Context(self._conductor, self._conductor.open_scope(self._scope, f"{path}/"))
 

@@ -11,9 +11,12 @@ class CurrentStep:
     """The step that is executing: ``key`` is the same on every attempt, for receivers that deduplicate."""
 
     run_id: str
+    """The run it belongs to."""
     name: str
+    """The name of the step."""
     key: str
     attempt: int
+    """The number of this execution, from 1."""
 
 
 CURRENT: ContextVar[CurrentStep | None] = ContextVar("belay_current_step", default=None)

@@ -26,6 +26,7 @@ class StepContext(Generic[In]):
 
     def __init__(self, given: In, outputs: dict[str, object], ctx: Context, step_key: str) -> None:
         self.input = given
+        """What the run was started with."""
         self._outputs = outputs
         self._ctx = ctx
         self._key = step_key

@@ -74,7 +74,9 @@ def workflow(name: Any, /) -> Any:
     """Declare a workflow, as ``@workflow("name")``, or ``@workflow`` to take the function's name.
 
     The body is called again from its first line whenever a run goes on; what it does between ``ctx`` calls must not
-    act on the world. The name is stored with each run and finds the code again: keep it.
+    act on the world. The name is stored with each run and finds the code again: keep it. Raises ``DefinitionError``
+    for anything but an async function of a context and at most one input, and ``InvalidInput`` for a name that breaks
+    its rule.
     """
     if isinstance(name, str):
         return functools.partial(_declared, admitted_name("name", name))

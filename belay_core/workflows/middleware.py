@@ -14,7 +14,9 @@ class StartFacts:
     """A run about to be stored."""
 
     run_id: str
+    """The id it will have."""
     workflow: str
+    """The name of its workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +24,13 @@ class DrainFacts:
     """One owner's stretch of work on a run; ``trace`` is the text ``Middleware.start`` gave for it."""
 
     run_id: str
+    """The run."""
     workflow: str
+    """The name of its workflow."""
     epoch: int
+    """How often the run has been acquired."""
     host_id: str
+    """The machine of the owner."""
     trace: str | None
 
 
@@ -33,11 +39,17 @@ class StepFacts:
     """One attempt of a step, about to execute; a replayed step is none."""
 
     run_id: str
+    """The run."""
     workflow: str
+    """The name of its workflow."""
     step: str
+    """The name of the step."""
     step_key: str
+    """The call in its run: scope, name and count."""
     attempt: int
+    """The number of the execution, from 1."""
     idempotent: bool
+    """Whether it may be executed again where nobody knows how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +57,13 @@ class GateFacts:
     """A gate that was asked, or that was answered (``answer``: approved, rejected, lapsed, not_needed)."""
 
     run_id: str
+    """The run."""
     workflow: str
+    """The name of its workflow."""
     gate: str
+    """The name of the gate."""
     step_key: str
+    """The call in its run: scope, name and count."""
     answer: str | None = None
 
 

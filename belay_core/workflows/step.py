@@ -34,7 +34,8 @@ class Step(Generic[P, R]):
 
     ``fn`` is the function itself, for unit tests. ``retries`` counts further tries after the first; ``timeout`` cuts
     an async function; ``backoff`` is the wait before the first retry, doubled before each further one. ``kind`` and
-    ``options`` are kept for readers and change nothing.
+    ``options`` are kept for readers and change nothing. ``of`` is the type of the result, where the annotation does not
+    say it. Raises ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
     """
 
     def __init__(  # noqa: PLR0913  (each is a rule of its own, given by name)
@@ -54,9 +55,12 @@ class Step(Generic[P, R]):
             raise DefinitionError("step: a step needs a function")
         self.fn: Callable[P, Any] = fn
         self.name = admitted_name("name", _own_name(fn) if name is None else name, key_part=True)
+        """The name under which results are kept; the function's, unless given."""
         self.retries = _whole("retries", retries, _MAXIMUM_RETRIES)
         self.idempotent = _flag("idempotent", idempotent)
+        """Whether it may be executed again where nobody knows how it ended."""
         self.is_async = _is_async(fn)
+        """Whether the function is a coroutine function; others run in threads."""
         self.timeout = _span("timeout", timeout) if timeout is not None else None
         if timeout is not None and not self.is_async:
             raise DefinitionError(f"step {self.name}: timeout needs an async function; a thread cannot be cut")

@@ -33,6 +33,7 @@ class Codec(Generic[T]):
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = NoneType if annotation is None else annotation
+        """The type, as it was written."""
         self._plain = _hashable(self.annotation) and self.annotation in _PLAIN
         self._adapter: Any = None if self._plain else _adapter(self.annotation)
 
@@ -44,7 +45,7 @@ class Codec(Generic[T]):
         return self.round_trip(value)[0]
 
     def round_trip(self, value: T) -> tuple[str, T]:
-        """The stored text of a value, and the value as it will be read back."""
+        """The stored text of a value, and the value as it will be read back. Raises ``ValueRefused``."""
         data = self._data(value)
         text = json.encode(data)
         decoded = self.decode(text)

@@ -5,33 +5,56 @@ import asyncio
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import admitted, told_plainly
+from belay_core.cli.database import admitted, require_file, told_plainly
 from belay_core.cli.failing import DONE
 from belay_core.cli.printing import emit, say
 from belay_core.stores.opening import find_migrations
 
 
 @click.command()
-@click.option("--sql", is_flag=True, help="Print all migrations as SQL, and change nothing.")
+@click.option("--sql", is_flag=True, help="Print the migrations as SQL, and change nothing.")
+@click.option("--since", type=click.IntRange(min=0), metavar="ID", help="With --sql: only those above this id.")
+@click.option("--check", is_flag=True, help="Change nothing; end with 1 where a migration is missing.")
+@click.option("--roles", is_flag=True, help="Print SQL that makes roles with the least rights; PostgreSQL only.")
 @options.database
 @options.as_json
-def migrate(*, sql: bool, database: str | None, as_json: bool) -> int:
+def migrate(*, sql: bool, since: int | None, check: bool, roles: bool, database: str | None, as_json: bool) -> int:
     """Bring the schema of a database up to this version.
 
     Migrations only go forward; running this again changes nothing. With --sql they are printed, for those who apply
     them by other means.
     """
     url = admitted(database)
-    if sql:
-        _print(asyncio.run(_script(url)), as_json=as_json)
+    if sql + check + roles > 1:
+        raise click.UsageError("only one of --sql, --check and --roles can be given")
+    if since is not None and not sql:
+        raise click.UsageError("--since belongs to --sql")
+    if roles:
+        _print(asyncio.run(_roles(url)), as_json=as_json)
+    elif sql:
+        _print(asyncio.run(_script(url, -1 if since is None else since)), as_json=as_json)
+    elif check:
+        require_file(url)
+        asyncio.run(_checked(url))
+        _tell([], as_json=as_json)
     else:
         _tell(asyncio.run(_applied(url)), as_json=as_json)
     return DONE
 
 
-async def _script(url: str) -> str:
+async def _script(url: str, since: int) -> str:
     async with told_plainly(url):
-        return find_migrations(url).sql()
+        return find_migrations(url).sql(since)
+
+
+async def _roles(url: str) -> str:
+    async with told_plainly(url):
+        return find_migrations(url).roles()
+
+
+async def _checked(url: str) -> None:
+    async with told_plainly(url):
+        await find_migrations(url).check(url)
 
 
 async def _applied(url: str) -> list[tuple[int, str]]:

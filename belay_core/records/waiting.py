@@ -1,0 +1,38 @@
+"""What a run waits for, as its owner declares it and as it is read (specs, run store 9)."""
+
+from dataclasses import dataclass
+
+from belay_core.ids import RunId
+from belay_core.moments import Millis
+from belay_core.records.attempt import ABSENT, Absent, JsonValue
+from belay_core.records.run import RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What an owner declares before it lets a run go.
+
+    ``reason`` is an open vocabulary of up to 512 bytes (``timer event approval quota released quarantine`` are the
+    common words), ``wake_at_ms`` the moment it ends by itself, ``token`` what it hangs on, ``request`` the question a
+    person is asked. What is left out is cleared.
+    """
+
+    reason: str
+    wake_at_ms: Millis | None = None
+    token: str | None = None
+    request: "JsonValue | Absent" = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A run that waits, moments in milliseconds; it still runs where it was parked and not suspended yet."""
+
+    run_id: RunId
+    status: RunStatus
+    reason: str
+    """What it waits for, a word as in ``Wait``."""
+    wake_at_ms: Millis | None
+    token: str | None
+    """What the wait hangs on."""
+    request: "JsonValue | Absent"
+    cancel_requested_at_ms: Millis | None
