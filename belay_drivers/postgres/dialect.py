@@ -5,18 +5,33 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import asyncpg
-from sqlalchemy import ColumnElement, Insert, Table
+from sqlalchemy import ColumnElement, Connection, Insert, Integer, Table, Text, bindparam, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, SqlDialect
+from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect
 
 LONGEST_CHAIN: Final = 8
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _CLASSES: Final[dict[str, DatabaseCode]] = {"23": "constraint", "0A": "unsupported", "57": "busy", "58": "io"}
+_FATES: Final = frozenset[Fate]({"committed", "aborted", "in progress"})
+_HISTORY_SQL: Final = (
+    "(SELECT system_identifier::text FROM pg_control_system()) || ':' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+)
+_HISTORY: Final = text(f"SELECT {_HISTORY_SQL}")
+_MARK: Final = text(
+    f"SELECT pg_current_xact_id_if_assigned()::text AS number, pg_backend_pid() AS backend, {_HISTORY_SQL} AS history"
+)
+_END: Final = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :b_backend "
+    "AND backend_xid::text = ((CAST(:b_number AS text)::xid8)::xid)::text"
+).bindparams(bindparam("b_backend", type_=Integer()), bindparam("b_number", type_=Text()))
+_FATE: Final = text("SELECT pg_xact_status(CAST(:b_number AS text)::xid8)").bindparams(
+    bindparam("b_number", type_=Text())
+)
 
 
 class PostgresDialect(SqlDialect):
@@ -38,6 +53,30 @@ class PostgresDialect(SqlDialect):
             set_={name: adding.excluded[name] for name in replaced},
             where=where,
         )
+
+    def is_empty(self, tx: Connection) -> bool:
+        """Whether the schema in use holds no table and no view."""
+        found = inspect(tx)
+        return not found.get_table_names() and not found.get_view_names()
+
+    def mark(self, tx: Connection) -> Mark | None:
+        """The open transaction's number, its backend and the history it belongs to; None before its first write."""
+        row = tx.execute(_MARK).one()
+        return None if row.number is None else Mark(row.number, row.backend, row.history)
+
+    def fate(self, tx: Connection, mark: Mark) -> Fate:
+        """What became of a transaction; one that still waits for its commit is ended with its session."""
+        if tx.execute(_HISTORY).scalar_one() != mark.history:
+            # A replica took over, or another cluster: its transactions have numbers of their own.
+            return "unknown"
+        tx.execute(_END, {"b_backend": mark.backend, "b_number": mark.number})
+        found = tx.execute(_FATE, {"b_number": mark.number}).scalar_one()
+        return found if found in _FATES else "unknown"
+
+    def join(self, tx: Connection) -> None:
+        """Be in a transaction."""
+        if not tx.in_transaction():
+            tx.begin()
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""

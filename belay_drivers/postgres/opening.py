@@ -1,49 +1,64 @@
 """Opening PostgreSQL: one pool, used for transactions and for statements that commit by themselves."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from sqlalchemy import URL, Connection, NullPool, make_url, text
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from belay_core import limits
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import Stores
 from belay_core.stores.opening import Migrations
 from belay_drivers.postgres.clock import FollowingClock
+from belay_drivers.postgres.connecting import Address, Pooler, address_of, fleeting, pooled
 from belay_drivers.postgres.dialect import DIALECT
+from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotPaths
+from belay_drivers.postgres.roles import grants
 from belay_drivers.sql.carrying import LoopCarrier
 from belay_drivers.sql.database import Database, Engines
-from belay_drivers.sql.migrating import apply, ladder, printed, verify
+from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
+from belay_drivers.sql.migrating import apply, check, missing, printed, until_cancelled, verify
 from belay_drivers.sql.stores import assembled
+from belay_drivers.sql.views import Views
 
-POOL_SIZE: Final = 10
-CONNECT_TIMEOUT: Final = 5.0
-GRACE: Final = 0.5
-"""Seconds the driver waits beyond the database's own time limit, whose error says what happened."""
-_LADDER: Final = ladder("belay_drivers.postgres")
+T = TypeVar("T")
+
+OWN: Final = own_set("belay_drivers.postgres")
 _TIME: Final = text("SELECT extract(epoch FROM clock_timestamp()) * 1000.0")
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended('belay:' || current_schema(), 0))")
-_PATIENCE: Final = text("SET LOCAL lock_timeout = '5s'")
+# Whoever asks for a table while a migration waits for it waits behind the migration: so that waits shortly, lets
+# them pass, and tries again.
+_PATIENCE: Final = ("SET LOCAL lock_timeout = '3s'", "SET LOCAL statement_timeout = 0")
 
 
 @asynccontextmanager
-async def open_postgres(url: str, *, clock: Clock | None = None, ids: IdSource | None = None) -> AsyncGenerator[Stores]:
+async def open_postgres(
+    url: str, *, clock: Clock | None = None, ids: IdSource | None = None, pooler: Pooler | None = None
+) -> AsyncGenerator[Stores]:
     """Open the stores in a PostgreSQL database: ``postgresql://user@host/name``.
 
     The schema has to be there: ``SchemaMismatch`` names the command that makes it. Without a clock the stores follow
-    the database's. Everything is closed when the block is left.
+    the database's. ``pooler="transaction"``, or ``?pooler=transaction`` in the URL, is for a server behind a pooler
+    that hands out connections by transaction. Everything is closed when the block is left.
     """
-    engine = _engine(url)
+    address = address_of(url, pooler)
+    engine = pooled(address)
     try:
-        alone = LoopCarrier(engine.execution_options(isolation_level="AUTOCOMMIT"))
-        database = Database(Engines(LoopCarrier(engine), alone, alone), DIALECT)
-        times = await database.read(lambda tx: verify(tx, _LADDER))
+        database = Database(_engines(engine, address), DIALECT)
+        times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
         if clock is not None:
-            yield assembled(database, clock=clock, ids=ids or Uuid7Ids(), lease=times, hot=PostgresHotPaths())
+            yield assembled(
+                database,
+                clock=clock,
+                ids=ids or Uuid7Ids(),
+                lease=times,
+                views=_views(engine),
+                hot=PostgresHotPaths(),
+            )
             return
         following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
         await following.refresh()
@@ -52,6 +67,7 @@ async def open_postgres(url: str, *, clock: Clock | None = None, ids: IdSource |
             clock=following.clock,
             ids=ids or Uuid7Ids(),
             lease=times,
+            views=_views(engine),
             hot=PostgresHotPaths(following.clock),
             refresh=following.refresh,
             trusts_stale=following.clock.settled,
@@ -60,42 +76,76 @@ async def open_postgres(url: str, *, clock: Clock | None = None, ids: IdSource |
         await engine.dispose()
 
 
-async def migrate_postgres(url: str) -> list[tuple[int, str]]:
-    """Bring the schema of a database up to this code's; the migrations that this call applied."""
-    engine = create_async_engine(
-        _address(url),
-        hide_parameters=True,
-        poolclass=NullPool,
-        isolation_level="READ COMMITTED",
-        connect_args=_arguments(url, {"application_name": "belay"}),
-    )
+async def migrate_postgres(
+    url: str, sets: Sequence[MigrationSet] = (), *, pooler: Pooler | None = None
+) -> list[tuple[int, str]]:
+    """Bring the schema of a database up to this code's, and to these sets; the migrations that this call applied.
+
+    Raises ``SchemaMismatch`` and ``MigrationRefused``; then, and when cancelled, nothing was applied.
+    """
+    steps = planned([OWN, *sets])
     now_ms = reading(SystemClock())
+    go_on = until_cancelled()
 
     def migrate(tx: Connection) -> list[tuple[int, str]]:
-        tx.execute(_PATIENCE)
+        if not missing(tx, steps):
+            return []
+        for statement in _PATIENCE:
+            tx.exec_driver_sql(statement)
         tx.execute(_LOCK)
-        return apply(tx, _LADDER, now_ms)
+        return apply(tx, steps, now_ms, go_on=go_on)
 
-    carrier = LoopCarrier(engine)
-    try:
-        return await Database(Engines(carrier, carrier), DIALECT).write(migrate)
-    finally:
-        await engine.dispose()
+    return await _once(address_of(url, pooler), migrate)
 
 
 class PostgresMigrations(Migrations):
-    """This driver's migrations, as the command line finds them."""
+    """This driver's migrations, as the command line finds them: belay's own and those of installed packages."""
 
     async def migrate(self, url: str) -> list[tuple[int, str]]:
         """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
-        return await migrate_postgres(url)
+        return await migrate_postgres(url, installed_sets("postgresql"))
 
-    def sql(self) -> str:
-        """All migrations as one script, for those who apply them by other means."""
-        return printed(_LADDER, "(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+    async def check(self, url: str) -> None:
+        """Change nothing; ``SchemaMismatch`` where something is missing."""
+        steps = self._steps()
+        await _once(address_of(url), lambda tx: check(tx, steps, DIALECT))
+
+    def sql(self, since: int = -1) -> str:
+        """The migrations above an id as one script, for those who apply them by other means."""
+        return printed(self._steps(), _NOW, since)
+
+    def roles(self) -> str:
+        """A script that makes the roles and gives each what it needs; run after migrating."""
+        return grants()
+
+    def _steps(self) -> Sequence[Migration]:
+        return planned([OWN, *installed_sets("postgresql")])
 
 
 MIGRATIONS: Final = PostgresMigrations()
+
+
+def _engines(engine: AsyncEngine, address: Address) -> Engines:
+    if address.pooler:
+        # Outside a transaction each message of a statement may reach another server.
+        carrier = LoopCarrier(engine)
+        return Engines(carrier, carrier)
+    alone = LoopCarrier(engine.execution_options(isolation_level="AUTOCOMMIT"))
+    return Engines(LoopCarrier(engine), alone, alone)
+
+
+def _views(engine: AsyncEngine) -> Views:
+    standing = LoopCarrier(engine.execution_options(isolation_level="REPEATABLE READ"))
+    return Views(Database(Engines(standing, standing), DIALECT), standing.hold, PostgresFeed())
+
+
+async def _once(address: Address, body: Callable[[Connection], T]) -> T:
+    engine = fleeting(address)
+    carrier = LoopCarrier(engine)
+    try:
+        return await Database(Engines(carrier, carrier), DIALECT).write(body)
+    finally:
+        await engine.dispose()
 
 
 class _Following:
@@ -116,41 +166,3 @@ class _Following:
             asked = self.clock.elapsed()
             moment = float(tx.execute(_TIME).scalar_one())
             self.clock.learn(asked, self.clock.elapsed(), moment)
-
-
-def _engine(url: str) -> AsyncEngine:
-    milliseconds = str(int(limits.STATEMENT_TIMEOUT * 1000))
-    settings = {
-        "application_name": "belay",
-        # A role or a database may have other defaults; the fences are written for this level.
-        "default_transaction_isolation": "read committed",
-        # Without statistics, as on a new database, the planner would collect and sort all ready runs to take a few:
-        # 89 ms over 110,000 of them, against 0.3 by walking the index.
-        "enable_bitmapscan": "off",
-        "idle_in_transaction_session_timeout": "60000",
-        "jit": "off",
-        "statement_timeout": milliseconds,
-    }
-    return create_async_engine(
-        _address(url),
-        hide_parameters=True,
-        isolation_level="READ COMMITTED",
-        pool_size=POOL_SIZE,
-        max_overflow=0,
-        # Every use ends its own transaction; resetting would be a round trip for nothing.
-        pool_reset_on_return=None,
-        connect_args={**_arguments(url, settings), "command_timeout": limits.STATEMENT_TIMEOUT + GRACE},
-    )
-
-
-def _address(url: str) -> URL:
-    return make_url(url).set(drivername="postgresql+asyncpg").difference_update_query(["sslmode"])
-
-
-def _arguments(url: str, settings: dict[str, str]) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"server_settings": settings, "timeout": CONNECT_TIMEOUT}
-    sslmode = make_url(url).query.get("sslmode")
-    if isinstance(sslmode, str):
-        # libpq's word for it, which the driver takes under another name.
-        arguments["ssl"] = sslmode
-    return arguments

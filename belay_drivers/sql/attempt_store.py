@@ -43,7 +43,7 @@ from belay_core.records.attempt import (
 from belay_core.records.owner import OwnerId
 from belay_core.stores.attempt_store import AttemptStore
 from belay_drivers.sql.children import change_attempt, insert_attempt
-from belay_drivers.sql.database import Database, undone
+from belay_drivers.sql.database import Sender, undone
 from belay_drivers.sql.fences import lock
 from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.keys import full_text_of, key_of
@@ -64,7 +64,7 @@ _VALUES: Final = ("checkpoint", "error", "outcome", "meta")
 class SqlAttemptStore(AttemptStore):
     """Attempts, over one database."""
 
-    def __init__(self, database: Database, options: AttemptStoreOptions | None = None) -> None:
+    def __init__(self, database: Sender, options: AttemptStoreOptions | None = None) -> None:
         self._database = database
         self._options = options or AttemptStoreOptions()
 
@@ -79,6 +79,8 @@ class SqlAttemptStore(AttemptStore):
         stored = given.attempt(attempt)
         row = _row_of(stored)
 
+        sent: list[PutResult] = []
+
         def put(tx: Connection, *, again: bool = False) -> PutResult:
             held = lock(tx, row["run_id"], stored.started_at_ms)
             if held is None:
@@ -86,14 +88,18 @@ class SqlAttemptStore(AttemptStore):
             if not is_owner(held.row, owner):
                 return undone(tx, FenceLost())
             if insert_attempt(tx, held, self._database.dialect, {**row, "epoch": held.row["epoch"]}):
-                return Inserted()
+                sent[:] = [Inserted()]
+                return sent[0]
             found = _found(tx, stored)
+            if again and sent and _is_same(decoded(found, stored, "put"), stored):
+                return undone(tx, sent[0])
             if self._may_replace(found):
                 change_attempt(tx, held, row["step_key_digest"], stored.attempt, _replacing(row))
-                return Upserted()
+                sent[:] = [Upserted()]
+                return sent[0]
             if not _is_same(decoded(found, stored, "put"), stored):
                 return undone(tx, Conflict())
-            return undone(tx, Inserted() if again else ExistingSame())
+            return undone(tx, ExistingSame())
 
         return await self._guard("put", self._database.write(put, partial(put, again=True)))
 

@@ -8,9 +8,21 @@ from contextvars import copy_context
 from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 T = TypeVar("T")
+
+
+class Line(Protocol):
+    """One connection, kept for several pieces of work, one after another."""
+
+    @abstractmethod
+    async def carry(self, work: Callable[[Connection], T]) -> T:
+        """Do the work on the connection; what it begins stays open."""
+
+    @abstractmethod
+    async def close(self, *, broken: bool) -> None:
+        """Give the connection back; one that is ``broken`` is not used by anybody again."""
 
 
 class Carrier(Protocol):
@@ -26,8 +38,29 @@ class Carrier(Protocol):
         """Do the work on a connection; what it leaves open is rolled back."""
 
     @abstractmethod
+    async def hold(self) -> Line:
+        """A connection for as long as the caller keeps it."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Close every connection."""
+
+
+class LoopLine(Line):
+    """A connection of an asyncio driver."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def carry(self, work: Callable[[Connection], T]) -> T:
+        """Do the work on the connection."""
+        return await self._connection.run_sync(work)
+
+    async def close(self, *, broken: bool) -> None:
+        """Give the connection back."""
+        if broken:
+            await self._connection.invalidate()
+        await self._connection.close()
 
 
 class LoopCarrier(Carrier):
@@ -45,6 +78,10 @@ class LoopCarrier(Carrier):
         """Do the work on a connection."""
         async with self.engine.connect() as connection:
             return await connection.run_sync(work)
+
+    async def hold(self) -> Line:
+        """A connection for as long as the caller keeps it."""
+        return LoopLine(await self.engine.connect())
 
     async def close(self) -> None:
         """Close every connection."""
@@ -65,15 +102,42 @@ class ThreadCarrier(Carrier):
 
     async def carry(self, work: Callable[[Connection], T]) -> T:
         """Do the work on a connection."""
-        context = copy_context()
 
         def connected() -> T:
             with self._engine.connect() as connection:
-                return context.run(lambda: work(connection))
+                return work(connection)
 
-        return await asyncio.wrap_future(self._thread.submit(connected))
+        return await _in_thread(self._thread, connected)
+
+    async def hold(self) -> Line:
+        """A connection for as long as the caller keeps it."""
+        return _ThreadLine(await _in_thread(self._thread, self._engine.connect), self._thread)
 
     async def close(self) -> None:
         """Close every connection, in the thread that opened them, and end it."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
         self._thread.shutdown()
+
+
+class _ThreadLine(Line):
+    """A connection used in its own thread only."""
+
+    def __init__(self, connection: Connection, thread: ThreadPoolExecutor) -> None:
+        self._connection = connection
+        self._thread = thread
+
+    async def carry(self, work: Callable[[Connection], T]) -> T:
+        """Do the work on the connection."""
+        return await _in_thread(self._thread, lambda: work(self._connection))
+
+    async def close(self, *, broken: bool) -> None:
+        """Give the connection back."""
+        if broken:
+            await _in_thread(self._thread, self._connection.invalidate)
+        await _in_thread(self._thread, self._connection.close)
+
+
+async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    # With the caller's context, in which whoever traces the driver's calls looks for their span.
+    context = copy_context()
+    return await asyncio.wrap_future(thread.submit(lambda: context.run(work)))

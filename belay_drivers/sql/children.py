@@ -1,10 +1,10 @@
 """Writes to what belongs to a run: attempts, approvals, journal. Each asks for a ``Held`` (``fences``)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, select, tuple_, update
+from sqlalchemy import BigInteger, Connection, Text, and_, bindparam, delete, func, insert, select, tuple_, update
 
 from belay_core.admission import json
 from belay_core.moments import Millis
@@ -20,6 +20,8 @@ from belay_drivers.sql.tables import approvals, attempts, journal, runs
 ATTEMPT_KEY: Final = ("run_id", "step_key_digest", "attempt")
 IN_PROGRESS: Final = attempts.c.state.in_(tuple(sorted(state.value for state in OPEN)))
 """The attempt is one that a later record replaces."""
+DELETED: Final = "deleted"
+"""The kind of the entry that the deletion of a run leaves."""
 REPLACED: Final = (
     "full_key",
     "step",
@@ -62,8 +64,25 @@ _CANCEL_WAITING: Final = (
         recorded=bindparam("b_recorded"),
     )
 )
+_ENTRY: Final = select(journal.c.at, journal.c.kind, journal.c.facts).where(
+    journal.c.run_id == bindparam("b_run"), journal.c.entry == bindparam("b_entry")
+)
 _INSERT_APPROVAL: Final = insert(approvals)
 _INSERT_JOURNAL: Final = insert(journal)
+_INSERT_FIRST: Final = (
+    insert(journal)
+    .from_select(
+        ["run_id", "entry", "at", "kind", "facts"],
+        select(
+            bindparam("b_run_id", type_=Text),
+            func.coalesce(func.max(journal.c.entry) + 1, bindparam("b_entry", type_=BigInteger)),
+            bindparam("b_at", type_=BigInteger),
+            bindparam("b_kind", type_=Text),
+            bindparam("b_facts", type_=Text),
+        ).where(journal.c.run_id == bindparam("b_run_id", type_=Text)),
+    )
+    .returning(journal.c.entry)
+)
 
 
 def attempt_values(run_key: str, epoch: int, attempt: StepRecord) -> dict[str, Any]:
@@ -202,6 +221,45 @@ def note(tx: Connection, held: Held, kind: str, facts: dict[str, JsonValue]) -> 
 def note_at(tx: Connection, held: Held, entry: int, kind: str, facts: dict[str, JsonValue]) -> None:
     """Write an entry whose number the caller has already counted on the run row."""
     tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, json.encode(facts)))
+
+
+def note_text(tx: Connection, held: Held, entry: int, kind: str, facts: str) -> None:
+    """Write an entry whose number the caller has counted, and whose facts are in their stored form."""
+    tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, facts))
+
+
+def note_created(tx: Connection, held: Held, facts: dict[str, JsonValue]) -> None:
+    """Write the first entry of a new run, behind those of a deleted one that had its id.
+
+    The row of the run says 1 already. The number is counted by a statement of its own, which sees what a deletion
+    has committed while the row waited for it.
+    """
+    row = journal_row(held.key, 1, held.now_ms, "created", json.encode(facts))
+    entry = tx.execute(_INSERT_FIRST, {f"b_{name}": value for name, value in row.items()}).scalar_one()
+    if entry != 1:
+        tx.execute(update(runs).where(runs.c.run_id == held.key).values(last_entry=entry))
+
+
+def remove_all(tx: Connection, held: Held) -> None:
+    """Delete the attempts and approvals of a run that is to be deleted itself."""
+    for table in (attempts, approvals):
+        tx.execute(delete(table).where(table.c.run_id == held.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An entry that a write has made; by it the write knows its own work again, should no reply come."""
+
+    run_key: str
+    entry: int
+    at: Millis
+    kind: str
+    facts: str
+
+    def stands(self, tx: Connection) -> bool:
+        """Whether the journal has just this entry; the caller holds the run, so that nothing is under way."""
+        row = tx.execute(_ENTRY, {"b_run": self.run_key, "b_entry": self.entry}).one_or_none()
+        return row is not None and tuple(row) == (self.at, self.kind, self.facts)
 
 
 def note_each(tx: Connection, changed: Sequence[Held], kind: str, facts: str) -> None:

@@ -4,17 +4,20 @@ A body is a plain function of a ``Connection``; it may run more than once, again
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from belay_core import limits
 from belay_core.chance import Chance, SystemChance
-from belay_drivers.sql.carrying import Carrier
+from belay_core.stores.writing import Hook
+from belay_drivers.sql.carrying import Carrier, Line
 from belay_drivers.sql.dialect import Failure, SqlDialect
+from belay_drivers.sql.scopes import admit_outside
 from belay_drivers.sql.shielding import Abandoned, outlasting
 
 T = TypeVar("T")
@@ -50,7 +53,7 @@ Sent: TypeAlias = Done[T] | Unknown[T]
 
 def undone(tx: Connection, value: T) -> T:
     """Give the value back, and let nothing stay of what this transaction wrote."""
-    transaction = tx.get_transaction()
+    transaction = tx.get_nested_transaction() or tx.get_transaction()
     if transaction is not None:
         transaction.rollback()
     return value
@@ -73,38 +76,27 @@ class Engines:
     lone: Carrier | None = None
 
 
-class Database:
-    """Sends bodies, retries what is known not to have happened, and hides what drivers say."""
+class Sender(ABC):
+    """What stores send bodies through: a database, or a transaction that is open on one."""
 
-    def __init__(
-        self,
-        engines: Engines,
-        dialect: SqlDialect,
-        *,
-        one_writer: asyncio.Lock | None = None,
-        one_reader: asyncio.Lock | None = None,
-        patience: float | None = limits.STATEMENT_TIMEOUT,
-        chance: Chance | None = None,
-    ) -> None:
-        self.dialect = dialect
-        self._engines = engines
-        self._write_turn = one_writer
-        self._read_turn = one_reader
-        self._patience = patience
-        self._chance = chance or SystemChance()
+    dialect: SqlDialect
 
+    @property
+    @abstractmethod
+    def sync_engines(self) -> tuple[Engine, ...]:
+        """The engines below, whose events tell what is sent; the writing one first."""
+
+    @abstractmethod
     async def send(self, body: Body[T]) -> Sent[T]:
-        """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
-        async with _turn(self._write_turn):
-            return await self._outlast(lambda: self._transaction(self._engines.write, body))
+        """Run a body so that all it writes stays, or nothing."""
+
+    @abstractmethod
+    async def read(self, body: Callable[[Connection], T]) -> T:
+        """Run a body that writes nothing."""
 
     async def send_lone(self, body: Body[T]) -> Sent[T]:
-        """Run a body of exactly one statement, which commits by itself."""
-        lone = self._engines.lone
-        if lone is None:
-            return await self.send(body)
-        async with _turn(self._write_turn):
-            return await self._outlast(lambda: self._lone(lone, body))
+        """Run a body of exactly one statement."""
+        return await self.send(body)
 
     async def write(self, body: Body[T], resent: Body[T] | None = None) -> T:
         """Run a body to a known end.
@@ -121,26 +113,102 @@ class Database:
             raise sent.failure.error()
         return sent.value
 
+
+class Database(Sender):
+    """Sends bodies, retries what is known not to have happened, and hides what drivers say."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        dialect: SqlDialect,
+        *,
+        one_writer: asyncio.Lock | None = None,
+        one_reader: asyncio.Lock | None = None,
+        patience: float | None = limits.STATEMENT_TIMEOUT,
+        chance: Chance | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self._engines = engines
+        self.write_turn = one_writer
+        self.patience = patience
+        self._read_turn = one_reader
+        self._chance = chance or SystemChance()
+        self._listeners: list[Hook] = []
+
+    @property
+    def sync_engines(self) -> tuple[Engine, ...]:
+        """The engines below."""
+        ways = (self._engines.write, self._engines.read, self._engines.lone)
+        return tuple(way.sync_engine for way in ways if way is not None)
+
+    async def send(self, body: Body[T]) -> Sent[T]:
+        """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
+        admit_outside(self)
+        async with _turn(self.write_turn):
+            return await self._outlast(lambda: self._transaction(self._engines.write, body), self.before_retry)
+
+    async def send_lone(self, body: Body[T]) -> Sent[T]:
+        """Run a body of exactly one statement, which commits by itself."""
+        lone = self._engines.lone
+        if lone is None:
+            return await self.send(body)
+        admit_outside(self)
+        async with _turn(self.write_turn):
+            return await self._outlast(lambda: self._lone(lone, body), self.before_retry)
+
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
+        admit_outside(self)
         async with _turn(self._read_turn):
             return await self._known(lambda: self._reading(body))
 
+    async def hold(self) -> Line:
+        """A connection to write on for as long as the caller keeps it; the caller has the turn."""
+        try:
+            return await self._engines.write.hold()
+        except Exception as error:
+            failure = self.dialect.explain(error)
+            if failure is None:
+                raise
+        raise failure.undone().error()
+
+    def on_retry(self, listener: Hook) -> None:
+        """Call ``listener`` whenever a write is going to be repeated; one that is known already is not added."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    async def before_retry(self, tried: int) -> None:
+        """Tell that a write is going to be repeated, and give what stood in its way time to go."""
+        for listener in self._listeners:
+            listener()
+        await self.pause(tried)
+
+    async def pause(self, tried: int) -> None:
+        """Wait before the next try, the longer the more there were."""
+        longest = min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
+        # Real time on purpose: what is waited for is another process, which no test clock moves.
+        await asyncio.sleep(longest * (0.5 + self._chance.draw() / 2))  # noqa: TID251
+
     async def _known(self, once: Callable[[], Awaitable[Done[T] | Failure]]) -> T:
-        sent = await self._outlast(once)
+        sent = await self._outlast(once, self.pause)
         if isinstance(sent, Unknown):
             raise sent.failure.error()
         return sent.value
 
-    async def _outlast(self, once: Callable[[], Awaitable[Sent[T] | Failure]]) -> Sent[T]:
+    async def _outlast(
+        self, once: Callable[[], Awaitable[Sent[T] | Failure]], again: Callable[[int], Awaitable[None]]
+    ) -> Sent[T]:
         abandoned = Abandoned()
-        ended = await outlasting(self._repeat(once, abandoned), abandoned, self._patience)
+        ended = await outlasting(self._repeat(once, again, abandoned), abandoned, self.patience)
         if isinstance(ended, Failure):
             raise ended.error()
         return ended
 
     async def _repeat(
-        self, once: Callable[[], Awaitable[Sent[T] | Failure]], abandoned: Abandoned
+        self,
+        once: Callable[[], Awaitable[Sent[T] | Failure]],
+        again: Callable[[int], Awaitable[None]],
+        abandoned: Abandoned,
     ) -> Sent[T] | Failure:
         tried = 0
         while True:
@@ -151,12 +219,7 @@ class Database:
             most = LOST_ATTEMPTS if ended.lost else ATTEMPTS
             if not ended.again or abandoned.now or tried >= most:
                 return ended
-            await self._pause(tried)
-
-    async def _pause(self, tried: int) -> None:
-        longest = min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
-        # Real time on purpose: what is waited for is another process, which no test clock moves.
-        await asyncio.sleep(longest * (0.5 + self._chance.draw() / 2))  # noqa: TID251
+            await again(tried)
 
     async def _transaction(self, carrier: Carrier, body: Body[T]) -> Sent[T] | Failure:
         progress: _Progress[T] = _Progress()
@@ -168,8 +231,7 @@ class Database:
                 raise
         if failure.lost and progress.committing:
             return Unknown(failure, progress.value)
-        # A connection that went away before COMMIT was sent took its transaction with it.
-        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+        return failure.undone()
 
     async def _lone(self, carrier: Carrier, body: Body[T]) -> Sent[T] | Failure:
         progress: _Progress[T] = _Progress()
@@ -186,7 +248,7 @@ class Database:
                 raise
         if failure.lost and progress.committing:
             return Unknown(failure, None)
-        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+        return failure.undone()
 
     async def _reading(self, body: Callable[[Connection], T]) -> Done[T] | Failure:
         try:
@@ -195,7 +257,7 @@ class Database:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
-        return Failure(failure.code, failure.sqlstate, again=failure.again or failure.lost, lost=failure.lost)
+        return failure.undone()
 
 
 def _turn(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:

@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Table
 
@@ -27,7 +27,24 @@ class Failure:
 
     def error(self) -> DatabaseError:
         """The failure as the cause callers are shown."""
-        return DatabaseError(self.code, self.sqlstate)
+        return DatabaseError(self.code, self.sqlstate, transient=self.again)
+
+    def undone(self) -> "Failure":
+        """The same where no commit had been sent: a connection that goes away takes its transaction with it."""
+        return replace(self, again=self.again or self.lost)
+
+
+Fate: TypeAlias = Literal["committed", "aborted", "in progress", "unknown"]
+"""What became of a transaction; ``unknown`` where the database cannot tell any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A transaction as the database itself names it; ``history`` tells whether it is the same database still."""
+
+    number: str
+    backend: int
+    history: str
 
 
 class HotPaths(Protocol):
@@ -72,3 +89,19 @@ class SqlDialect(Protocol):
     @abstractmethod
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""
+
+    @abstractmethod
+    def is_empty(self, tx: Connection) -> bool:
+        """Whether the database holds nothing of anybody's."""
+
+    @abstractmethod
+    def mark(self, tx: Connection) -> Mark | None:
+        """The open transaction's name; None where its end needs no asking for, or it has written nothing."""
+
+    @abstractmethod
+    def fate(self, tx: Connection, mark: Mark) -> Fate:
+        """What became of a transaction to whose commit no reply came; it is ended where it still waits."""
+
+    @abstractmethod
+    def join(self, tx: Connection) -> None:
+        """Be in a transaction on a connection of the caller's, whatever the caller's engine does about beginning."""

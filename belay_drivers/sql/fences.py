@@ -76,7 +76,9 @@ def owned_update(*guards: ColumnElement[bool], **changes: Any) -> Update:
 RENEWED: Final = {"heartbeat_at": later(runs.c.heartbeat_at, bindparam("b_now"))}
 _HOLD: Final = owned_update(**RENEWED)
 _HOLD_WITH_PROGRESS: Final = owned_update(**RENEWED, takeovers=0)
-_LOCK: Final = select(runs).where(runs.c.run_id == bindparam("b_run")).with_for_update(key_share=True)
+_RUN: Final = select(runs).where(runs.c.run_id == bindparam("b_run"))
+_LOCK: Final = _RUN.with_for_update(key_share=True)
+_LOCK_OUT: Final = _RUN.with_for_update()
 
 
 def lease_parameters(lease: Lease) -> dict[str, Any]:
@@ -115,6 +117,12 @@ class Fence:
 def lock(tx: Connection, run_key: str, now_ms: Millis) -> Held | None:
     """Lock a run nobody need own; what is read of its child rows by a later statement is what is committed."""
     row = tx.execute(_LOCK, {"b_run": run_key}).mappings().one_or_none()
+    return None if row is None else Held(run_key, now_ms, row)
+
+
+def lock_out(tx: Connection, run_key: str, now_ms: Millis) -> Held | None:
+    """Lock a run that is to be deleted: who makes a child of it waits as well."""
+    row = tx.execute(_LOCK_OUT, {"b_run": run_key}).mappings().one_or_none()
     return None if row is None else Held(run_key, now_ms, row)
 
 

@@ -1,10 +1,7 @@
-"""Migrations: numbered SQL files of a driver, applied forward, all or nothing, and checked at every opening."""
+"""Migrating: the ladder applied forward, all or nothing, and checked at every opening."""
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from importlib.resources import files
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, insert, inspect, literal, select, text
@@ -12,45 +9,23 @@ from sqlalchemy import Connection, insert, inspect, literal, select, text
 from belay_core.errors import SchemaMismatch
 from belay_core.moments import Millis
 from belay_core.stores.bundle import LeaseTimes
+from belay_drivers.sql.dialect import SqlDialect
+from belay_drivers.sql.ladder import COMMAND, Migration, Recorded, pending
 from belay_drivers.sql.tables import migrations, store
 
-COMMAND: Final = "belay migrate"
-_FILE: Final = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+_NO_SCHEMA: Final = f"the database has no belay schema; run `{COMMAND}`"
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered change of the schema."""
-
-    id: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the file, so that a file that was changed after it was applied is noticed."""
-        return sha256(self.sql.encode()).hexdigest()
-
-    @property
-    def statements(self) -> list[str]:
-        """The statements one by one; in these files a statement ends where a line ends with a semicolon."""
-        return [part.strip() for part in re.split(r";\s*$", self.sql, flags=re.MULTILINE) if part.strip()]
+class Interrupted(Exception):
+    """Whoever asked for the migration is gone; what it did so far is rolled back."""
 
 
-def ladder(package: str) -> tuple[Migration, ...]:
-    """The migrations of a driver, in order."""
-    found = [
-        Migration(int(match[1]), match[2], entry.read_text(encoding="utf-8"))
-        for entry in files(package).joinpath("migrations").iterdir()
-        if (match := _FILE.fullmatch(entry.name))
-    ]
-    return tuple(sorted(found, key=lambda migration: migration.id))
-
-
-def printed(steps: Sequence[Migration], applied_at: str) -> str:
-    """All migrations as one script with its ledger entries; ``applied_at`` is an SQL expression for now."""
+def printed(steps: Sequence[Migration], applied_at: str, since: int = -1) -> str:
+    """The migrations above an id as one script with its ledger entries; ``applied_at`` is an SQL expression for now."""
     parts: list[str] = []
     for step in steps:
+        if step.id <= since:
+            continue
         row = {
             "migration_id": literal(step.id),
             "name": literal(step.name),
@@ -62,15 +37,22 @@ def printed(steps: Sequence[Migration], applied_at: str) -> str:
     return "\n".join(parts)
 
 
-def apply(tx: Connection, steps: Sequence[Migration], now_ms: Millis) -> list[tuple[int, str]]:
-    """Apply what is missing, inside the caller's transaction, and say what that was."""
-    recorded = _recorded(tx)
-    _check_known(recorded, steps)
+def missing(tx: Connection, steps: Sequence[Migration]) -> list[Migration]:
+    """What is not applied yet. Raises ``SchemaMismatch`` and ``MigrationRefused``."""
+    return pending(steps, _recorded(tx))
+
+
+def apply(
+    tx: Connection, steps: Sequence[Migration], now_ms: Millis, *, go_on: Callable[[], bool] = lambda: True
+) -> list[tuple[int, str]]:
+    """Apply what is missing, inside the caller's transaction, and say what that was.
+
+    Raises ``Interrupted`` between two statements once ``go_on`` says no, ``SchemaMismatch`` and ``MigrationRefused``.
+    """
     applied: list[tuple[int, str]] = []
-    for step in steps:
-        if step.id in recorded:
-            continue
+    for step in missing(tx, steps):
         for statement in step.statements:
+            _check(go_on)
             tx.exec_driver_sql(statement)
         tx.execute(
             insert(migrations),
@@ -82,52 +64,48 @@ def apply(tx: Connection, steps: Sequence[Migration], now_ms: Millis) -> list[tu
             },
         )
         applied.append((step.id, step.name))
+    _check(go_on)
     return applied
 
 
-def verify(tx: Connection, steps: Sequence[Migration]) -> LeaseTimes:
-    """Check that the schema is the one this code was written for, and give the lease times kept in it.
+def until_cancelled() -> Callable[[], bool]:
+    """Says, from any thread, whether the task that asked for this has not been cancelled since."""
+    task = asyncio.current_task()
+    if task is None:
+        return lambda: True
+    before = task.cancelling()
+    return lambda: task.cancelling() <= before
+
+
+def verify(tx: Connection, steps: Sequence[Migration], dialect: SqlDialect) -> LeaseTimes:
+    """Check that this code can work on the schema, and give the lease times kept in it.
 
     Raises ``SchemaMismatch``, which names the command that helps.
     """
-    recorded = _recorded(tx)
-    if not recorded:
-        raise SchemaMismatch(f"the database has no belay schema; run `{COMMAND}`")
-    _check_known(recorded, steps)
-    missing = [step.name for step in steps if step.id not in recorded]
-    if missing:
-        raise SchemaMismatch(f"the database lacks migrations ({', '.join(missing)}); run `{COMMAND}`")
+    check(tx, steps, dialect)
     times = tx.execute(select(store.c.interval_ms, store.c.stale_after_ms, store.c.skew_ms)).all()
     if len(times) != 1:
-        raise SchemaMismatch(f"the database does not say its lease times once; see `{COMMAND}`")
+        raise SchemaMismatch("altered", f"the database does not say its lease times once; see `{COMMAND}`")
     return LeaseTimes(*times[0])
 
 
-def is_empty(tx: Connection) -> bool:
-    """Whether the database holds no table at all."""
-    return not inspect(tx).get_table_names()
+def check(tx: Connection, steps: Sequence[Migration], dialect: SqlDialect) -> None:
+    """Check that all of these migrations are applied, changing nothing. Raises ``SchemaMismatch``."""
+    recorded = _recorded(tx)
+    if not recorded:
+        raise SchemaMismatch("empty" if dialect.is_empty(tx) else "foreign", _NO_SCHEMA)
+    lacking = [step.name for step in pending(steps, recorded)]
+    if lacking:
+        raise SchemaMismatch("older", f"the database lacks migrations ({', '.join(lacking)}); run `{COMMAND}`")
 
 
-def _recorded(tx: Connection) -> dict[int, tuple[str, str]]:
+def _check(go_on: Callable[[], bool]) -> None:
+    if not go_on():
+        raise Interrupted
+
+
+def _recorded(tx: Connection) -> Recorded:
     if not inspect(tx).has_table(migrations.name):
         return {}
     rows = tx.execute(select(migrations.c.migration_id, migrations.c.name, migrations.c.checksum)).all()
     return {row.migration_id: (row.name, row.checksum) for row in rows}
-
-
-def _check_known(recorded: dict[int, tuple[str, str]], steps: Sequence[Migration]) -> None:
-    known = {step.id: (step.name, step.checksum) for step in steps}
-    for number, entry in sorted(recorded.items()):
-        if number not in known:
-            raise SchemaMismatch(
-                f"the database has migration {number}, which this version of belay does not know; "
-                f"install the version that ran `{COMMAND}`"
-            )
-        if known[number] != entry:
-            raise SchemaMismatch(
-                f"migration {number} was applied in another form than this version of belay has; "
-                f"`{COMMAND}` does not repair that"
-            )
-    holes = [step.id for step in steps if step.id not in recorded and recorded and step.id < max(recorded)]
-    if holes:
-        raise SchemaMismatch(f"the database lacks migration {holes[0]} below others; `{COMMAND}` never fills holes")

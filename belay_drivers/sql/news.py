@@ -38,6 +38,8 @@ def earlier_ready(moment: ColumnElement[int]) -> ColumnElement[int]:
 
 DUE: Final[ColumnElement[bool]] = and_(
     runs.c.status == RunStatus.SUSPENDED.value,
+    # A run without a workflow is nobody's to make ready: who parked it looks for it (``WaitingStore``).
+    runs.c.workflow.is_not(None),
     runs.c.waiting_reason.is_not(None),
     runs.c.waiting_wake_at <= _now,
     or_(runs.c.ready_at.is_(None), runs.c.ready_at > _now),

@@ -84,11 +84,29 @@ Index(
     sqlite_where=runs.c.status == "running",
 )
 Index("belay_runs_parent", runs.c.parent_run_id)
+Index("belay_runs_created", runs.c.created_at, runs.c.run_id)
 Index(
     "belay_runs_waiting",
     runs.c.waiting_wake_at,
+    runs.c.run_id,
     postgresql_where=runs.c.waiting_reason.is_not(None),
     sqlite_where=runs.c.waiting_reason.is_not(None),
+)
+Index(
+    "belay_runs_waiting_reason",
+    runs.c.waiting_reason,
+    runs.c.waiting_wake_at,
+    runs.c.run_id,
+    postgresql_where=runs.c.waiting_reason.is_not(None),
+    sqlite_where=runs.c.waiting_reason.is_not(None),
+)
+_waits_cancelled = runs.c.waiting_reason.is_not(None) & runs.c.cancel_requested_at.is_not(None)
+Index(
+    "belay_runs_waiting_cancelled",
+    runs.c.cancel_requested_at,
+    runs.c.run_id,
+    postgresql_where=_waits_cancelled,
+    sqlite_where=_waits_cancelled,
 )
 
 values = Table(

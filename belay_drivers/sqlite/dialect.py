@@ -2,14 +2,14 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Insert, Table
+from sqlalchemy import ColumnElement, Connection, Insert, Table
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import StatementError
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, SqlDialect
+from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect
 
 LONGEST_CHAIN: Final = 8
 _KINDS: Final[tuple[tuple[str, DatabaseCode, bool], ...]] = (
@@ -45,6 +45,27 @@ class SqliteDialect(SqlDialect):
             set_={name: adding.excluded[name] for name in replaced},
             where=where,
         )
+
+    def is_empty(self, tx: Connection) -> bool:
+        """Whether a file holds no table, view or trigger, and no application has marked it as its own."""
+        marks = [tx.exec_driver_sql(f"PRAGMA {mark}").scalar_one() for mark in ("application_id", "user_version")]
+        return not any(marks) and not tx.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+
+    def mark(self, tx: Connection) -> None:
+        """None: a commit is a call within this process, whose answer cannot get lost on its way."""
+
+    def fate(self, tx: Connection, mark: Mark) -> Fate:  # noqa: ARG002  no transaction has a mark here
+        """Unknown: nobody has to ask."""
+        return "unknown"
+
+    def join(self, tx: Connection) -> None:
+        """Be in a transaction: Python's driver begins one before the first change, and none before a savepoint."""
+        if not tx.in_transaction():
+            tx.begin()
+        driver: Any = tx.connection.driver_connection
+        if not driver.in_transaction:
+            # A savepoint outside a transaction would commit when it is released.
+            tx.exec_driver_sql("BEGIN IMMEDIATE")
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""

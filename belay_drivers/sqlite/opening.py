@@ -4,14 +4,16 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from belay_core.errors import InvalidInput
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
@@ -19,16 +21,20 @@ from belay_core.stores.opening import Migrations
 from belay_drivers.sql.carrying import LoopCarrier, ThreadCarrier
 from belay_drivers.sql.database import Database, Engines
 from belay_drivers.sql.dialect import Failure
-from belay_drivers.sql.migrating import apply, is_empty, ladder, printed, verify
+from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
+from belay_drivers.sql.migrating import apply, check, printed, until_cancelled, verify
 from belay_drivers.sql.stores import assembled
+from belay_drivers.sql.views import Views
+from belay_drivers.sqlite.copying import copied_line
 from belay_drivers.sqlite.dialect import DIALECT
+from belay_drivers.sqlite.feed import SqliteFeed
 
 READERS: Final = 4
 BUSY_TIMEOUT: Final = 5.0
 """Seconds a statement waits for another process's write."""
 _MEMORY: Final = ":memory:"
 _PRAGMAS: Final = ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY")
-_LADDER: Final = ladder("belay_drivers.sqlite")
+OWN: Final = own_set("belay_drivers.sqlite")
 
 
 @asynccontextmanager
@@ -45,30 +51,52 @@ async def open_sqlite(
     files = _Files(_path_of(path_or_url))
     try:
         times = await files.made_ready(clock)
-        yield assembled(files.database, clock=clock, ids=ids or Uuid7Ids(), lease=times)
+        yield assembled(files.database, clock=clock, ids=ids or Uuid7Ids(), lease=times, views=files.views)
     finally:
         await files.close()
 
 
-async def migrate_sqlite(path_or_url: "str | os.PathLike[str]") -> list[tuple[int, str]]:
-    """Bring the schema of a file up to this code's; the migrations that this call applied."""
+async def migrate_sqlite(
+    path_or_url: "str | os.PathLike[str]", sets: Sequence[MigrationSet] = ()
+) -> list[tuple[int, str]]:
+    """Bring the schema of a file up to this code's, and to these sets; the migrations that this call applied.
+
+    Raises ``SchemaMismatch`` and ``MigrationRefused``; then, and when cancelled, nothing was applied.
+    """
+    steps = planned([OWN, *sets])
     files = _Files(_path_of(path_or_url))
     try:
-        return await files.migrated(SystemClock())
+        return await files.migrated(SystemClock(), steps)
     finally:
         await files.close()
 
 
 class SqliteMigrations(Migrations):
-    """This driver's migrations, as the command line finds them."""
+    """This driver's migrations, as the command line finds them: belay's own and those of installed packages."""
 
     async def migrate(self, url: str) -> list[tuple[int, str]]:
         """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
-        return await migrate_sqlite(url)
+        return await migrate_sqlite(url, installed_sets("sqlite"))
 
-    def sql(self) -> str:
-        """All migrations as one script, for those who apply them by other means."""
-        return printed(_LADDER, "CAST(strftime('%s', 'now') AS INTEGER) * 1000")
+    async def check(self, url: str) -> None:
+        """Change nothing; ``SchemaMismatch`` where something is missing."""
+        steps = self._steps()
+        files = _Files(_path_of(url))
+        try:
+            await files.database.read(lambda tx: check(tx, steps, DIALECT))
+        finally:
+            await files.close()
+
+    def sql(self, since: int = -1) -> str:
+        """The migrations above an id as one script, for those who apply them by other means."""
+        return printed(self._steps(), "CAST(strftime('%s', 'now') AS INTEGER) * 1000", since)
+
+    def roles(self) -> str:
+        """Refuses: a file has no roles, only the rights of the file system."""
+        raise InvalidInput("roles", "are for PostgreSQL; a SQLite file has none")
+
+    def _steps(self) -> Sequence[Migration]:
+        return planned([OWN, *installed_sets("sqlite")])
 
 
 MIGRATIONS: Final = SqliteMigrations()
@@ -102,23 +130,30 @@ class _Files:
             patience=None,
         )
 
+    @property
+    def views(self) -> Views:
+        """Reads of one moment: any reader of a file has them, and of a database in memory a copy."""
+        readers = self._opened.engines.read
+        hold = partial(copied_line, self.database) if self._path == _MEMORY else readers.hold
+        return Views(self.database, hold, SqliteFeed())
+
     async def made_ready(self, clock: Clock) -> LeaseTimes:
         """Give an empty database its schema, check any other, and answer its lease times."""
         _reach(self._path)
-        now_ms = reading(clock)
+        steps, now_ms = planned([OWN]), reading(clock)
 
         def prepare(tx: Connection) -> LeaseTimes:
-            if is_empty(tx):
-                apply(tx, _LADDER, now_ms)
-            return verify(tx, _LADDER)
+            if DIALECT.is_empty(tx):
+                apply(tx, steps, now_ms)
+            return verify(tx, steps, DIALECT)
 
         return await self.database.write(prepare)
 
-    async def migrated(self, clock: Clock) -> list[tuple[int, str]]:
+    async def migrated(self, clock: Clock, steps: Sequence[Migration]) -> list[tuple[int, str]]:
         """Apply what is missing."""
         _reach(self._path)
-        now_ms = reading(clock)
-        return await self.database.write(lambda tx: apply(tx, _LADDER, now_ms))
+        now_ms, go_on = reading(clock), until_cancelled()
+        return await self.database.write(lambda tx: apply(tx, steps, now_ms, go_on=go_on))
 
     async def close(self) -> None:
         """Close every connection."""

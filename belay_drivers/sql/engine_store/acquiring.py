@@ -10,11 +10,11 @@ from belay_core.admission import json
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.owner import Lease, OwnerId
-from belay_drivers.sql.children import note_each
+from belay_drivers.sql.children import Noted, note_each
 from belay_drivers.sql.database import Unknown, undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.engine_store.taking import Taking
-from belay_drivers.sql.fences import written
+from belay_drivers.sql.fences import lock, written
 from belay_drivers.sql.news import DUE
 from belay_drivers.sql.rows import Columns, run_record
 from belay_drivers.sql.tables import runs
@@ -22,6 +22,7 @@ from belay_drivers.sql.tables import runs
 NEVER: Final = -1
 """No heartbeat is older than this."""
 
+_WOKEN: Final = "woken"
 _DUE: Final = (
     select(runs.c.run_id).where(DUE).order_by(runs.c.waiting_wake_at, runs.c.run_id).limit(bindparam("b_limit"))
 )
@@ -73,7 +74,8 @@ class Acquiring(Role):
         bound: dict[str, Any] = {"b_now": self._now(), "b_limit": max(command.limit, 0)}
         if not await self._parts.database.read(lambda tx: tx.execute(_DUE, bound).scalars().all()):
             return outcomes.Woken(0)
-        return await self._parts.database.write(lambda tx: _woken(tx, bound))
+        waking = _Waking(bound)
+        return await self._parts.database.write(waking, waking.again)
 
 
 def _facts(owner: OwnerId, now_ms: Millis) -> str:
@@ -85,16 +87,37 @@ def _facts(owner: OwnerId, now_ms: Millis) -> str:
     )
 
 
-def _woken(tx: Connection, bound: dict[str, Any]) -> outcomes.Woken:
-    keys = tx.execute(_DUE_LOCKED, bound).scalars().all()
-    if not keys:
-        return undone(tx, outcomes.Woken(0))
-    now_ms: Millis = bound["b_now"]
-    changed = tx.execute(
-        update(runs)
-        .where(runs.c.run_id.in_(keys))
-        .values(ready_at=now_ms, last_entry=runs.c.last_entry + 1)
-        .returning(runs.c.run_id, runs.c.last_entry)
-    ).mappings()
-    note_each(tx, [written(row["run_id"], now_ms, row) for row in changed.all()], "woken", "{}")
-    return outcomes.Woken(len(keys))
+class _Waking:
+    """One round of making runs ready; made twice it counts once."""
+
+    def __init__(self, bound: dict[str, Any]) -> None:
+        self._bound = bound
+        self._now: Millis = bound["b_now"]
+        self._sent: tuple[Noted, int] | None = None
+
+    def __call__(self, tx: Connection) -> outcomes.Woken:
+        """Make ready what is due."""
+        keys = tx.execute(_DUE_LOCKED, self._bound).scalars().all()
+        if not keys:
+            return undone(tx, outcomes.Woken(0))
+        changed = tx.execute(
+            update(runs)
+            .where(runs.c.run_id.in_(keys))
+            .values(ready_at=self._now, last_entry=runs.c.last_entry + 1)
+            .returning(runs.c.run_id, runs.c.last_entry)
+        ).mappings()
+        woken = [written(row["run_id"], self._now, row) for row in changed.all()]
+        note_each(tx, woken, _WOKEN, "{}")
+        first = woken[0]
+        self._sent = Noted(first.key, first.row["last_entry"], self._now, _WOKEN, "{}"), len(woken)
+        return outcomes.Woken(len(woken))
+
+    def again(self, tx: Connection) -> outcomes.Woken:
+        """The same where no reply came; the journal tells whether the first one happened."""
+        if self._sent is not None:
+            noted, count = self._sent
+            # Waits for a sending that is about to commit.
+            lock(tx, noted.run_key, self._now)
+            if noted.stands(tx):
+                return undone(tx, outcomes.Woken(count))
+        return self(tx)

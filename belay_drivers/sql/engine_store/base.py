@@ -16,7 +16,7 @@ from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores.bundle import LeaseTimes
 from belay_core.stores.wakes import Wakes
 from belay_drivers.sql.children import Children
-from belay_drivers.sql.database import ATTEMPTS, Body, Database, Sent, Unknown, undone
+from belay_drivers.sql.database import ATTEMPTS, Body, Sender, Sent, Unknown, undone
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
@@ -52,7 +52,7 @@ class Parts:
     silent.
     """
 
-    database: Database
+    database: Sender
     clock: Clock
     ids: IdSource
     lease: LeaseTimes

@@ -1,19 +1,19 @@
 """What people say to a run without owning it: decisions and cancellation."""
 
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from belay_core import commands
 from belay_core.admission import engine as admission
+from belay_core.admission import json
 from belay_core.errors import EngineStoreError
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, RequestCancelOutcome, Terminal
 from belay_core.records.attempt import JsonValue
 from belay_core.records.run import is_terminal_run_status
-from belay_drivers.sql.children import close_approval, note, note_at
+from belay_drivers.sql.children import Noted, close_approval, note, note_at
 from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.fences import OVER, Held, lock, written
@@ -39,6 +39,7 @@ _CANCEL: Final = (
     .returning(*runs.c)
 )
 _CANCELLATION: Final = select(runs.c.status, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
+_REQUESTED: Final = "cancel_requested"
 COUNTING: Final = ("approved", "rejected")
 
 
@@ -69,8 +70,8 @@ class Deciding(Role):
         return ended
 
     async def _cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
-        cancel = partial(_cancelled, command=command, now_ms=self._now())
-        return await self._parts.database.write(cancel, partial(cancel, again=True))
+        request = _Request(command, self._now())
+        return await self._parts.database.write(request, request.again)
 
 
 class _Decision:
@@ -144,19 +145,35 @@ class _Decision:
         note(tx, held, "decided", facts)
 
 
-def _cancelled(
-    tx: Connection, command: commands.Cancel, now_ms: Millis, *, again: bool = False
-) -> RequestCancelOutcome:
-    run_key = key_of(command.run_id)
-    bound: dict[str, Any] = {"b_run": run_key, "b_now": now_ms}
-    row = tx.execute(_CANCEL, bound).mappings().one_or_none()
-    if row is None:
-        return undone(tx, _cancelled_before(tx, run_key, now_ms if again else None))
-    note_at(tx, written(run_key, now_ms, row), row["last_entry"], "cancel_requested", {"by": command.by})
-    return CancelRequested(now_ms)
+class _Request:
+    """One request to stop; made twice it counts once."""
+
+    def __init__(self, command: commands.Cancel, now_ms: Millis) -> None:
+        self._key = key_of(command.run_id)
+        self._facts: dict[str, JsonValue] = {"by": command.by}
+        self._now = now_ms
+        self._sent: Noted | None = None
+
+    def __call__(self, tx: Connection) -> RequestCancelOutcome:
+        """Store it."""
+        row = tx.execute(_CANCEL, {"b_run": self._key, "b_now": self._now}).mappings().one_or_none()
+        if row is None:
+            return undone(tx, _cancelled_before(tx, self._key))
+        entry: int = row["last_entry"]
+        note_at(tx, written(self._key, self._now, row), entry, _REQUESTED, self._facts)
+        self._sent = Noted(self._key, entry, self._now, _REQUESTED, json.encode(self._facts))
+        return CancelRequested(self._now)
+
+    def again(self, tx: Connection) -> RequestCancelOutcome:
+        """Store it, unless that was done by the sending whose reply is missing."""
+        # Waits for that sending, should it be about to commit.
+        lock(tx, self._key, self._now)
+        if self._sent is not None and self._sent.stands(tx):
+            return undone(tx, CancelRequested(self._now))
+        return self(tx)
 
 
-def _cancelled_before(tx: Connection, run_key: str, sent_ms: Millis | None) -> RequestCancelOutcome:
+def _cancelled_before(tx: Connection, run_key: str) -> RequestCancelOutcome:
     row = tx.execute(_CANCELLATION, {"b_run": run_key}).mappings().one_or_none()
     if row is None:
         return NotFound()
@@ -170,5 +187,4 @@ def _cancelled_before(tx: Connection, run_key: str, sent_ms: Millis | None) -> R
             "guarded cancellation update missed a live unrequested row",
             {"stage": "write-invariant"},
         )
-    requested_at: Millis = row["cancel_requested_at"]
-    return CancelRequested(requested_at) if requested_at == sent_ms else AlreadyRequested(requested_at)
+    return AlreadyRequested(row["cancel_requested_at"])

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from belay_core import commands
 from belay_core.admission import engine as admission
@@ -10,16 +10,17 @@ from belay_core.admission import json
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.runs import NotFound
+from belay_core.records.attempt import JsonValue
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepState
-from belay_drivers.sql.children import change_attempt, note, withdraw_open
+from belay_drivers.sql.children import Noted, change_attempt, note, withdraw_open
 from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.engine_store.deciding import mark
 from belay_drivers.sql.fences import NOT_WAITING, OVER, UNCLAIMED, Held, lock
 from belay_drivers.sql.keys import key_of, step_digest
 from belay_drivers.sql.rows import Columns
-from belay_drivers.sql.tables import attempts, runs, values
+from belay_drivers.sql.tables import attempts, journal, runs, values
 
 IN_REVIEW: Final = "needs_review"
 _LATEST: Final = (
@@ -43,6 +44,15 @@ _FAIL: Final = (
     )
 )
 _FORGIVE: Final = update(runs).where(runs.c.run_id == bindparam("b_run")).values(takeovers=0)
+_RESOLVED: Final = "resolved"
+_PARKED: Final = select(func.max(journal.c.entry)).where(
+    journal.c.run_id == bindparam("b_run"), journal.c.kind == "suspended"
+)
+_SINCE_PARKED: Final = select(journal.c.facts).where(
+    journal.c.run_id == bindparam("b_run"),
+    journal.c.kind == _RESOLVED,
+    journal.c.entry > func.coalesce(_PARKED.scalar_subquery(), 0),
+)
 _WORDS: Final = {
     commands.Happened: "happened",
     commands.Retry: "retry",
@@ -72,6 +82,12 @@ class _Word:
     def __init__(self, command: commands.Resolve, now_ms: Millis) -> None:
         self._command = command
         self._now = now_ms
+        self._facts: dict[str, JsonValue] = {
+            "resolution": _WORDS[type(command.resolution)],
+            "by": command.by,
+            "step_key": command.step_key,
+        }
+        self._sent: Noted | None = None
 
     def repeated(self, tx: Connection) -> outcomes.ResolveOutcome:
         """Store it, unless that was done by the sending whose reply is missing."""
@@ -86,13 +102,14 @@ class _Word:
         held = lock(tx, key_of(command.run_id), self._now)
         if held is None:
             return undone(tx, NotFound())
-        orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
-        if again and orphan is not None and self._is_ours(orphan):
+        if again and self._sent is not None and self._sent.stands(tx):
             return undone(tx, outcomes.Resolved(self._now))
-        if not self._fits(held, orphan):
+        orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
+        if not self._fits(tx, held, orphan):
             return undone(tx, outcomes.NotInReview())
-        facts = {"resolution": _WORDS[type(command.resolution)], "by": command.by, "step_key": command.step_key}
-        note(tx, held, "resolved", {**facts})
+        entry: int = held.row["last_entry"] + 1
+        note(tx, held, _RESOLVED, self._facts)
+        self._sent = Noted(held.key, entry, self._now, _RESOLVED, json.encode(self._facts))
         if orphan is not None:
             self._close(tx, held, orphan)
         if isinstance(command.resolution, commands.GiveUp):
@@ -107,10 +124,7 @@ class _Word:
         bound = {"b_run": held.key, "b_digest": step_digest(step_key)}
         return tx.execute(_LATEST, bound).mappings().one_or_none()
 
-    def _is_ours(self, orphan: Columns) -> bool:
-        return (orphan["resolved_by"], orphan["resolved_at"]) == (self._command.by, self._now)
-
-    def _fits(self, held: Held, orphan: Columns | None) -> bool:
+    def _fits(self, tx: Connection, held: Held, orphan: Columns | None) -> bool:
         """Whether the word is one that this run waits for."""
         status = held.row["status"]
         giving_up = isinstance(self._command.resolution, commands.GiveUp)
@@ -122,6 +136,7 @@ class _Word:
             status == RunStatus.SUSPENDED.value
             and held.row["waiting_reason"] == IN_REVIEW
             and not isinstance(self._command.resolution, commands.Happened)
+            and (giving_up or not _is_spoken(tx, held))
         )
 
     def _close(self, tx: Connection, held: Held, orphan: Columns) -> None:
@@ -132,6 +147,13 @@ class _Word:
         if isinstance(resolution, commands.Happened):
             changes["outcome"] = resolution.outcome
         change_attempt(tx, held, orphan["step_key_digest"], orphan["attempt"], changes)
+
+
+def _is_spoken(tx: Connection, held: Held) -> bool:
+    """Whether a word on the run itself waits for a worker to act on it."""
+    words = tx.execute(_SINCE_PARKED, {"b_run": held.key}).scalars().all()
+    facts = [json.decode(text) for text in words]
+    return any(isinstance(each, dict) and each.get("step_key") is None for each in facts)
 
 
 def _with_resolution(meta: str, word: str) -> str:

@@ -10,7 +10,7 @@ from belay_core.ids import RunId
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
-from belay_drivers.sql.children import note_at
+from belay_drivers.sql.children import note_created
 from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import written
@@ -76,7 +76,7 @@ class Starting(Role):
             },
         )
         held = written(run_key, now_ms, inserted)
-        note_at(tx, held, 1, "created", {"workflow": command.workflow, "version": command.version})
+        note_created(tx, held, {"workflow": command.workflow, "version": command.version})
         return outcomes.Started(command.run_id)
 
 

@@ -1,6 +1,7 @@
 """One acquisition in steps, where no single statement can do it all."""
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -40,12 +41,21 @@ _READY: Final = (
     .limit(bindparam("b_limit"))
 )
 _READY_LOCKED: Final = _READY.with_for_update(key_share=True, skip_locked=True)
+_READY_AWAITED: Final = _READY.with_for_update(key_share=True)
 _OWNED_BY: Final = RECORDS.where(
     runs.c.status == RunStatus.RUNNING.value,
     runs.c.owner_host_id == bindparam("b_host"),
     runs.c.owner_pid == bindparam("b_pid"),
     runs.c.owner_nonce == bindparam("b_nonce"),
-)
+).order_by(runs.c.priority.desc(), runs.c.run_id)
+
+
+class Locks(Enum):
+    """What is done about the lock of a row that could be taken."""
+
+    NONE = "none"
+    OTHERS_SKIPPED = "skip"
+    OTHERS_AWAITED = "await"
 
 
 class Taking:
@@ -59,19 +69,29 @@ class Taking:
 
     def is_pointless(self, tx: Connection) -> bool:
         """Whether there is nothing to take."""
-        return not self._chosen(tx, lock=False)
+        return not self._chosen(tx, Locks.NONE)
 
     def again(self, tx: Connection) -> Sequence[RowMapping]:
-        """The same once more, where an earlier sending may have happened: the fresh nonce tells."""
+        """The same once more, where an earlier sending may have happened: the fresh nonce tells.
+
+        Nothing is skipped: whoever has locked a row may be that sending, which is about to commit.
+        """
         owner = self._command.owner
         bound = {"b_host": owner.host_id, "b_pid": owner.pid, "b_nonce": owner.nonce}
-        return tx.execute(_OWNED_BY, bound).mappings().all() or self(tx)
+        owned = tx.execute(_OWNED_BY, bound).mappings().all()
+        if owned:
+            return owned
+        keys = self._chosen(tx, Locks.OTHERS_AWAITED)
+        if keys:
+            self._take(tx, keys)
+        return tx.execute(_OWNED_BY, bound).mappings().all() or undone(tx, ())
 
     def __call__(self, tx: Connection) -> Sequence[RowMapping]:
         """Own what there is to own: the rows after the change, in the order of the answer."""
-        keys = self._chosen(tx, lock=True)
-        if not keys:
-            return undone(tx, ())
+        keys = self._chosen(tx, Locks.OTHERS_SKIPPED)
+        return self._take(tx, keys) if keys else undone(tx, ())
+
+    def _take(self, tx: Connection, keys: Sequence[str]) -> Sequence[RowMapping]:
         tx.execute(update(runs).where(runs.c.run_id.in_(keys)).values(**self._changes()))
         found = tx.execute(RECORDS.where(runs.c.run_id.in_(keys))).mappings().all()
         rows = {row["run_id"]: row for row in found}
@@ -97,16 +117,19 @@ class Taking:
             **UNCLAIMED,
         }
 
-    def _chosen(self, tx: Connection, *, lock: bool) -> list[str]:
+    def _chosen(self, tx: Connection, locks: Locks) -> list[str]:
         """Runs whose owner is gone before those that wait; among each, the order in which they are due."""
         limit = self._command.limit
-        lost = self._lost().limit(limit)
-        abandoned = tx.execute(lost.with_for_update(key_share=True, skip_locked=True) if lock else lost).all()
+        lost, ready = self._lost().limit(limit), _READY
+        if locks is not Locks.NONE:
+            lost = lost.with_for_update(key_share=True, skip_locked=locks is Locks.OTHERS_SKIPPED)
+            ready = _READY_LOCKED if locks is Locks.OTHERS_SKIPPED else _READY_AWAITED
+        abandoned = tx.execute(lost).all()
         waiting = [
             row
             for workflow in dict.fromkeys(self._command.workflows)
             for row in tx.execute(
-                _READY_LOCKED if lock else _READY,
+                ready,
                 {"b_workflow": workflow, "b_now": self._now, "b_limit": limit},
             ).all()
         ]

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Engine, bindparam, select
 
 from belay_core.errors import DatabaseError, RunStoreError
 from belay_core.ids import RunId
 from belay_core.moments import Clock, Millis, reading
 from belay_core.records.attempt import JsonValue
 from belay_core.records.owner import OwnerId
-from belay_drivers.sql.database import Database
+from belay_drivers.sql.database import Sender
 from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.rows import Columns, Undecodable
 from belay_drivers.sql.tables import runs
@@ -23,9 +23,14 @@ _ROW: Final = select(runs).where(runs.c.run_id == bindparam("b_run"))
 class RunRole:
     """A group of operations over one database and its clock."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Sender, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines of this store's database (``watching.engines_of`` finds them)."""
+        return self._database.sync_engines
 
     def _now(self) -> Millis:
         return reading(self._clock)

@@ -1,6 +1,7 @@
 """Asking runs to stop."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Executable, Row, Update, bindparam, case, func, select, update
@@ -14,9 +15,9 @@ from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound
 from belay_core.records.attempt import JsonValue
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import TERMINAL, RunStatus
-from belay_drivers.sql.children import note_each
+from belay_drivers.sql.children import Noted, note_at, note_each
 from belay_drivers.sql.database import undone
-from belay_drivers.sql.fences import OVER, written
+from belay_drivers.sql.fences import OVER, lock, written
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.news import MARKED
 from belay_drivers.sql.run_store.base import RunRole
@@ -26,6 +27,8 @@ from belay_drivers.sql.tables import runs
 
 _ROUNDS_MISSED: Final = 5
 """How often a write may miss a round that a read then finds live and unrequested."""
+
+_REQUESTED: Final = "cancel_requested"
 
 
 def _requesting(which: ColumnElement[bool]) -> Update:
@@ -52,8 +55,11 @@ _REQUEST_LINEAGE: Final = _requesting(MEMBER), _reading(MEMBER)
 _ACKNOWLEDGE: Final = (
     update(runs)
     .where(OWNED_BY, runs.c.cancel_requested_at.is_not(None))
-    .values(cancel_acknowledgement=func.coalesce(runs.c.cancel_acknowledgement, bindparam("b_words")))
-    .returning(runs.c.run_id)
+    .values(
+        cancel_acknowledgement=func.coalesce(runs.c.cancel_acknowledgement, bindparam("b_words")),
+        last_entry=runs.c.last_entry + case((runs.c.cancel_acknowledgement.is_(None), 1), else_=0),
+    )
+    .returning(*runs.c)
 )
 
 
@@ -77,7 +83,7 @@ class Cancelling(RunRole):
         seen_by: dict[str, JsonValue] = {"host_id": owner.host_id, "pid": owner.pid, "nonce": owner.nonce}
         words = json.encode({"observed_at_ms": now_ms, "owner": seen_by})
         bound = {**owned_by_parameters(run_id, owner), "b_words": words}
-        work = self._database.write(lambda tx: tx.execute(_ACKNOWLEDGE, bound).one_or_none() is not None)
+        work = self._database.write(partial(_acknowledged, bound=bound, now_ms=self._now()))
         return await self._guard("acknowledge_cancel", work, run_id)
 
     async def _request(
@@ -88,6 +94,16 @@ class Cancelling(RunRole):
         now_ms = given.moment(now_ms, "now_ms")
         request = _Request(method, run_id, now_ms, self._now(), statements)
         return await self._guard(method, self._database.write(request, request.again), run_id)
+
+
+def _acknowledged(tx: Connection, bound: dict[str, Any], now_ms: Millis) -> bool:
+    before = lock(tx, bound["b_run"], now_ms)
+    row = tx.execute(_ACKNOWLEDGE, bound).mappings().one_or_none()
+    if before is None or row is None:
+        return undone(tx, value=False)
+    if before.row["cancel_acknowledgement"] is None:
+        note_at(tx, before, row["last_entry"], "cancel_acknowledged", {})
+    return True
 
 
 class _Request:
@@ -101,30 +117,34 @@ class _Request:
         self._at = at
         self._now = now_ms
         self._mark, self._read = statements
-        self._sent = False
+        self._sent: Noted | None = None
 
     def __call__(self, tx: Connection) -> RequestCancelOutcome:
         """Mark what is live, until a read finds nothing that the write raced past."""
         bound = {"b_run": key_of(self._run_id), "b_at": self._at, "b_now": self._now}
-        marked = False
+        marked: Noted | None = None
         for _ in range(_ROUNDS_MISSED):
             rows = tx.execute(self._mark, bound).mappings().all()
             if rows:
-                marked = True
-                note_each(tx, [written(row["run_id"], self._now, row) for row in rows], "cancel_requested", "{}")
+                note_each(tx, [written(row["run_id"], self._now, row) for row in rows], _REQUESTED, "{}")
+                first = rows[0]
+                marked = Noted(first["run_id"], first["last_entry"], self._now, _REQUESTED, "{}")
             answer = self._folded(tx.execute(self._read, {"b_run": bound["b_run"]}).all())
             if answer is not None:
                 self._sent = marked
-                return CancelRequested(self._at) if marked else undone(tx, answer)
+                return undone(tx, answer) if marked is None else CancelRequested(self._at)
         cause = {"run_id": self._run_id, "stage": "write-invariant"}
         detail = "guarded cancellation update missed a live unrequested row"
         raise RunStoreError("persistence_failed", self._method, detail, cause)
 
     def again(self, tx: Connection) -> RequestCancelOutcome:
-        """Ask once more where no reply came; a request of this very moment is taken for the one that was sent."""
-        sent = self._sent
-        answer = self(tx)
-        return CancelRequested(self._at) if sent and answer == AlreadyRequested(self._at) else answer
+        """Ask once more where no reply came; the journal tells whether the first one happened."""
+        if self._sent is not None:
+            # Waits for a sending that is about to commit; all its rounds were marked in one transaction.
+            lock(tx, self._sent.run_key, self._now)
+            if self._sent.stands(tx):
+                return undone(tx, CancelRequested(self._at))
+        return self(tx)
 
     def _folded(self, rows: Sequence[Row[Any]]) -> RequestCancelOutcome | None:
         """What the rounds say together, in their order; None where one is live and unrequested."""

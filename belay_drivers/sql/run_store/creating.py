@@ -8,7 +8,8 @@ from sqlalchemy import Connection, insert, select
 from belay_core.admission.runs import RunInput
 from belay_core.ids import RunId
 from belay_core.records.run import CreateOptions, RunStatus
-from belay_drivers.sql.children import note_at
+from belay_drivers.sql.children import note_created
+from belay_drivers.sql.dialect import SqlDialect
 from belay_drivers.sql.fences import written
 from belay_drivers.sql.keys import full_text_of, key_of
 from belay_drivers.sql.run_store.base import RunRole
@@ -30,7 +31,8 @@ class Creating(RunRole):
             lineage_id=where.lineage_id,
             round_ordinal=where.round_ordinal,
         )
-        add = partial(_insert, rows=_rows(run_id, state, where, self._now()))
+        rows = _rows(run_id, state, where, self._now())
+        add = partial(_insert, rows=rows, dialect=self._database.dialect)
         await self._guard("create", self._database.write(add, partial(add, again=True)), run_id)
 
 
@@ -57,21 +59,32 @@ def _rows(run_id: RunId, state: str, where: CreateOptions, now_ms: int) -> tuple
     return run, texts
 
 
-def _insert(tx: Connection, rows: tuple[dict[str, Any], dict[str, Any]], *, again: bool = False) -> None:
+def _insert(
+    tx: Connection, rows: tuple[dict[str, Any], dict[str, Any]], dialect: SqlDialect, *, again: bool = False
+) -> None:
     run, texts = rows
-    if again and _arrived(tx, run, texts):
-        return
-    row = tx.execute(insert(runs).returning(*runs.c), run).mappings().one()
+    if again:
+        # Waits for an earlier sending that is about to commit, where inserting it plainly would be refused then.
+        adding = dialect.insert_if_absent(runs).returning(*runs.c)
+        row = tx.execute(adding, run).mappings().one_or_none()
+        if row is None and _arrived(tx, run, texts):
+            return
+    else:
+        row = None
+    if row is None:
+        row = tx.execute(insert(runs).returning(*runs.c), run).mappings().one()
     tx.execute(insert(values), texts)
-    note_at(tx, written(run["run_id"], run["created_at"], row), 1, "created", {})
+    note_created(tx, written(run["run_id"], run["created_at"], row), {})
 
 
 def _arrived(tx: Connection, run: dict[str, Any], texts: dict[str, Any]) -> bool:
-    """Whether the run that stands there is the one an earlier sending made."""
+    """Whether the run that stands there is the one an earlier sending made; its owners may have changed its state."""
     statement = (
-        select(runs.c.created_at, values.c.state)
+        select(runs.c.created_at, runs.c.epoch, values.c.state)
         .join(values, values.c.run_id == runs.c.run_id)
         .where(runs.c.run_id == run["run_id"])
     )
     row = tx.execute(statement).one_or_none()
-    return row is not None and tuple(row) == (run["created_at"], texts["state"])
+    if row is None or row.created_at != run["created_at"]:
+        return False
+    return bool(row.epoch > 0 or row.state == texts["state"])

@@ -1,14 +1,17 @@
 """What only the owner of a run may do."""
 
+import asyncio
 from functools import partial
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
-from sqlalchemy import Connection, and_, bindparam, update
+from sqlalchemy import Connection, and_, bindparam, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from belay_core.admission import json
 from belay_core.admission.runs import RunInput
 from belay_core.ids import RunId
-from belay_core.moments import Millis
+from belay_core.moments import Clock, Millis
 from belay_core.outcomes.runs import (
     FenceLost,
     GuardFailed,
@@ -20,8 +23,8 @@ from belay_core.outcomes.runs import (
 )
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus, TransitionGuard, is_terminal_run_status
-from belay_drivers.sql.children import note_at
-from belay_drivers.sql.database import undone
+from belay_drivers.sql.children import Noted, note_at
+from belay_drivers.sql.database import Sender, undone
 from belay_drivers.sql.fences import UNCLAIMED, UNOWNED, Held, later, lock
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns
@@ -43,6 +46,8 @@ _HEARTBEAT: Final = (
     .returning(runs.c.run_id)
 )
 _RECONFIRM: Final = _HEARTBEAT.where(runs.c.claim_nonce.is_(None))
+_STATE: Final = select(values.c.state).where(values.c.run_id == bindparam("b_run"))
+_RELEASED: Final = "ownership.released"
 
 
 def owned_by_parameters(run_id: RunId, owner: OwnerId) -> dict[str, Any]:
@@ -52,6 +57,11 @@ def owned_by_parameters(run_id: RunId, owner: OwnerId) -> dict[str, Any]:
 
 class Owning(RunRole):
     """``heartbeat``, ``reconfirm`` and ``transition_owned``."""
+
+    def __init__(self, database: Sender, clock: Clock) -> None:
+        super().__init__(database, clock)
+        # Those of one owner go one after another: what tells whether one happened is that none came in between.
+        self._moving: WeakValueDictionary[tuple[str, OwnerId], asyncio.Lock] = WeakValueDictionary()
 
     async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
         """Store a sign of life (6.12)."""
@@ -94,7 +104,10 @@ class Owning(RunRole):
         state = None if state_json is None else given.state(state_json, run_id=run_id)
         condition = given.guard(guard)
         move = _Transition(key_of(run_id), owner, status, state, condition, self._now())
-        return await self._guard("transition_owned", self._database.write(move, partial(move, again=True)), run_id)
+        turn = self._moving.setdefault((run_id, owner), asyncio.Lock())
+        async with turn:
+            work = self._database.write(move, partial(move, again=True))
+            return await self._guard("transition_owned", work, run_id)
 
 
 class _Transition:
@@ -115,27 +128,32 @@ class _Transition:
         self._state = state
         self._guard = guard
         self._now = now_ms
-        self._met: tuple[int, int] | None = None
+        self._sent: tuple[int, int, Noted] | None = None
 
     def __call__(self, tx: Connection, *, again: bool = False) -> TransitionOutcome:
         held = lock(tx, self._key, self._now)
         if held is None:
             return undone(tx, NotFound())
-        if again and self._arrived(held.row):
+        if again and self._arrived(tx, held.row):
             return undone(tx, Transitioned())
         if not is_owner(held.row, self._owner):
             return undone(tx, FenceLost())
         if not self._passes(held.row):
             return undone(tx, GuardFailed())
-        self._met = (held.row["epoch"], held.row["write_seq"])
         self._move(tx, held)
         return Transitioned()
 
-    def _arrived(self, row: Columns) -> bool:
-        if self._met is None:
+    def _arrived(self, tx: Connection, row: Columns) -> bool:
+        """Whether the sending that was not answered happened; the lock was waited for, so it is over."""
+        if self._sent is None:
             return False
-        epoch, seq = self._met
-        return (row["epoch"], row["write_seq"]) == (epoch, seq + 1)
+        epoch, seq, noted = self._sent
+        if row["epoch"] != epoch:
+            # Somebody has acquired the run since; that is possible after a suspension only.
+            return self._status is RunStatus.SUSPENDED and noted.stands(tx)
+        if (row["write_seq"], row["status"]) != (seq + 1, self._status.value):
+            return False
+        return self._state is None or tx.execute(_STATE, {"b_run": self._key}).scalar_one() == self._state
 
     def _passes(self, row: Columns) -> bool:
         wanted = self._guard.cancel_requested
@@ -143,6 +161,10 @@ class _Transition:
         return wanted is None or present is (wanted == "present")
 
     def _move(self, tx: Connection, held: Held) -> None:
+        entry: int = held.row["last_entry"] + 1
+        facts = ownership_facts(self._owner, None)
+        noted = Noted(self._key, entry, self._now, _RELEASED, json.encode(facts))
+        self._sent = held.row["epoch"], held.row["write_seq"], noted
         # The same transaction holds the lock of the row since it was read.
         tx.execute(
             update(runs).where(runs.c.run_id == bindparam("b_run")).values(**self._changes(held.row)),
@@ -151,12 +173,14 @@ class _Transition:
         if self._state is not None:
             tx.execute(update(values).where(values.c.run_id == self._key).values(state=self._state))
         if self._status is not RunStatus.RUNNING:
-            note_at(tx, held, held.row["last_entry"] + 1, "ownership.released", ownership_facts(self._owner, None))
+            note_at(tx, held, entry, _RELEASED, facts)
+        elif self._state is not None:
+            note_at(tx, held, held.row["last_entry"] + 1, "state_changed", {})
 
     def _changes(self, row: Columns) -> dict[str, Any]:
         changes: dict[str, Any] = {"write_seq": row["write_seq"] + 1, "finished_at": None}
         if self._status is RunStatus.RUNNING:
-            return changes
+            return changes if self._state is None else {**changes, "last_entry": row["last_entry"] + 1}
         changes |= {"status": self._status.value, "last_entry": row["last_entry"] + 1, **UNOWNED, **UNCLAIMED}
         if is_terminal_run_status(self._status):
             changes |= {"finished_at": self._now, "ready_at": None}

@@ -1,0 +1,76 @@
+"""Stores in a transaction of the caller's: what is safe there, each operation a savepoint, nothing repeated."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final, NoReturn, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from typing_extensions import override
+
+from belay_core.errors import InvalidInput, WriterError
+from belay_core.stores.absent import AbsentAttemptStore, AbsentEngineStore, AbsentRunStore
+from belay_core.stores.bundle import Stores
+from belay_core.stores.wakes import Wakes
+from belay_drivers.sql.carrying import LoopLine
+from belay_drivers.sql.database import Body, Database, Done
+from belay_drivers.sql.engine_store import Parts, SqlEngineStore
+from belay_drivers.sql.open_write import OpenWrite, SavepointSender
+from belay_drivers.sql.run_store import SqlRunStore
+from belay_drivers.sql.scopes import Scope
+
+T = TypeVar("T")
+
+RUN_OPERATIONS: Final = frozenset({"create", "get", "request_cancel"})
+ENGINE_OPERATIONS: Final = frozenset({"start", "cancel", "decide", "find_run", "find_approval", "list_approvals"})
+
+
+class JoinedSender(SavepointSender):
+    """What stores send through on a connection that somebody else commits."""
+
+    def __init__(self, connection: AsyncConnection, database: Database) -> None:
+        engines = (connection.engine.sync_engine,)
+        opened = OpenWrite(LoopLine(connection), database.dialect, engines, database.patience)
+        # Nobody's calls are made inside this level: the connection is handed over, not the place.
+        super().__init__(opened, Scope(connection))
+
+    @override
+    async def send(self, body: Body[T]) -> Done[T]:
+        await self.opened.do(self.dialect.join)
+        return await super().send(body)
+
+
+def joining(database: Database, parts: Parts) -> Callable[[object], Stores]:
+    """Makes the stores of a caller's connection to this database; raises ``InvalidInput`` for anything else."""
+
+    def within(connection: object) -> Stores:
+        if not isinstance(connection, AsyncConnection) or connection.dialect.name != database.dialect.name:
+            raise InvalidInput("connection", f"must be an AsyncConnection of SQLAlchemy to {database.dialect.name}")
+        sender = JoinedSender(connection, database)
+        # Nobody is woken: it is the caller who knows when there is something to see.
+        wakes = Wakes()
+        engine = SqlEngineStore(replace(parts, database=sender, wakes=wakes))
+        runs = SqlRunStore(sender, parts.clock)
+        return Stores(
+            runs=AbsentRunStore.make_noop(_offered(AbsentRunStore, runs, RUN_OPERATIONS)),
+            attempts=AbsentAttemptStore.make_noop(_offered(AbsentAttemptStore, None, frozenset())),
+            engine=AbsentEngineStore.make_noop(_offered(AbsentEngineStore, engine, ENGINE_OPERATIONS)),
+            clock=parts.clock,
+            ids=parts.ids,
+            lease=parts.lease,
+            wakes=wakes,
+        )
+
+    return within
+
+
+def _offered(kind: type, store: object, names: frozenset[str]) -> dict[str, Callable[..., Awaitable[Any]]]:
+    operations = (name for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction))
+    return {name: getattr(store, name) if name in names else _refused(name) for name in operations}
+
+
+def _refused(name: str) -> Callable[..., Awaitable[NoReturn]]:
+    async def refused(*_given: object, **_named: object) -> NoReturn:
+        raise WriterError("unsupported", "within", f"{name} is not offered in a transaction of the caller's")
+
+    return refused
