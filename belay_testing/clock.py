@@ -11,7 +11,10 @@ _START = 1_767_571_200_001.0
 
 
 class ManualClock(Clock):
-    """Both readings move together, by hand; sleepers come back when their moment is passed."""
+    """Both readings move together, by hand; sleepers come back when their moment is passed.
+
+    It begins at ``now``, in milliseconds since 1970-01-01T00:00:00Z.
+    """
 
     def __init__(self, now: float = _START) -> None:
         self._now = now
@@ -42,7 +45,7 @@ class ManualClock(Clock):
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
     def set(self, now: float) -> None:
-        """Step the wall clock alone, as an operator might; sleepers and ``elapsed`` do not notice."""
+        """Step the wall clock alone to a moment in milliseconds; sleepers and ``elapsed`` do not notice."""
         self._now = now
 
     async def sleep(self, seconds: float) -> None:

@@ -10,6 +10,7 @@ from belay_core.stores import Stores
 from belay_core.workflows.catalogue import Registrable
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Stores]]
+"""Opens stores, each time anew."""
 
 
 class StoresHandle:

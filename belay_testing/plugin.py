@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    from belay_testing.cancels.helper import Cancels
     from belay_testing.chance import FixedChance
     from belay_testing.clock import ManualClock
+    from belay_testing.crashes.helper import Crashes
     from belay_testing.handles import StoresHandle, WorkerFactory
     from belay_testing.ids import SequentialIds
     from belay_testing.postgres_server import PostgresServer
     from belay_testing.postgres_watchdog import Lifeline
+
+pytest_plugins = ["belay_testing.reporting"]
+pytest.register_assert_rewrite("belay_testing.conformance")
 
 _HOME = "belay_postgres_home"
 _LIFELINE: "pytest.StashKey[Lifeline]" = pytest.StashKey()
@@ -164,3 +169,19 @@ def belay_worker(belay_stores: "StoresHandle") -> "WorkerFactory":
     from belay_testing.handles import WorkerFactory
 
     return WorkerFactory(belay_stores)
+
+
+@pytest.fixture
+def belay_cancels(belay_stores: "StoresHandle", belay_clock: "ManualClock") -> "Cancels":
+    """Cancels a workflow's worker at its awaits; to be awaited with the workflow and its input."""
+    from belay_testing.cancels.helper import Cancels
+
+    return Cancels(belay_stores, belay_clock)
+
+
+@pytest.fixture
+def belay_crashes(belay_stores: "StoresHandle", belay_clock: "ManualClock") -> "Crashes":
+    """Kills a workflow's worker at every call of its store; to be awaited with the workflow and its input."""
+    from belay_testing.crashes.helper import Crashes
+
+    return Crashes(belay_stores, belay_clock)

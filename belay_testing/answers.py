@@ -1,0 +1,101 @@
+"""The answers that stores gave, and those they could give: a union with a class nobody ever saw is unproven."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Final, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+
+from belay_core.stores import Stores
+
+Answer: TypeAlias = tuple[str, str]
+"""An operation (``runs.claim``) and the class of an answer; for a yes or no, ``True`` or ``False``."""
+Answers: TypeAlias = set[Answer]
+"""Answers that were seen; ``recording`` adds to it."""
+
+_OUTCOMES: Final = "belay_core.outcomes."
+_MAKES_ANOTHER: Final = "make_with"
+
+
+@cache
+def possible(store: str) -> frozenset[Answer]:
+    """Every answer of every operation of a store, named as in ``Stores``; records and None are no answers."""
+    return frozenset(
+        (f"{store}.{operation}", kind)
+        for operation, kinds in _operations(_protocol_of(store)).items()
+        for kind in kinds
+    )
+
+
+def recording(stores: Stores, seen: Answers) -> Stores:
+    """The same stores; the class of each answer is added to ``seen``."""
+    watched = {
+        field.name: _Recording(getattr(stores, field.name), field.name, operations, seen)
+        for field in fields(Stores)
+        if (operations := _operations(_protocol_of(field.name)))
+    }
+    return replace(stores, **cast("dict[str, Any]", watched))
+
+
+class _Recording:
+    """A store whose answers are noted; everything else of it is as it was."""
+
+    def __init__(self, store: Any, name: str, operations: Mapping[str, frozenset[str]], seen: Answers) -> None:
+        self._recorded = store
+        self._name = name
+        self._operations = operations
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._recorded, name)
+        if name == _MAKES_ANOTHER:
+            return self._making_another(found)
+        kinds = self._operations.get(name)
+        return found if kinds is None else self._noting(name, found, kinds)
+
+    def _making_another(self, make: Callable[..., Any]) -> Callable[..., "_Recording"]:
+        def made(*given: Any) -> _Recording:
+            return _Recording(make(*given), self._name, self._operations, self._seen)
+
+        return made
+
+    def _noting(self, name: str, operation: Callable[..., Awaitable[Any]], kinds: frozenset[str]) -> Any:
+        async def noted(*given: Any, **named: Any) -> Any:
+            answer: Any = await operation(*given, **named)
+            self._seen |= {(f"{self._name}.{name}", kind) for kind in _told(answer) & kinds}
+            return answer
+
+        return noted
+
+
+def _told(answer: object) -> set[str]:
+    each = cast("tuple[object, ...]", answer) if isinstance(answer, tuple) else (answer,)
+    return {str(one) if isinstance(one, bool) else type(one).__name__ for one in each}
+
+
+@cache
+def _protocol_of(store: str) -> type:
+    found: object = get_type_hints(Stores)[store]
+    return found if isinstance(found, type) else object
+
+
+@cache
+def _operations(protocol: type) -> Mapping[str, frozenset[str]]:
+    """The operations of a store that answer with outcomes, and the names of those outcomes."""
+    found = {
+        name: frozenset(_classes(inspect.signature(method).return_annotation))
+        for name, method in inspect.getmembers(protocol, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    }
+    return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def _classes(hint: Any) -> Iterable[str]:
+    if get_origin(hint) in {Union, UnionType, tuple}:
+        for inner in get_args(hint):
+            yield from _classes(inner)
+    elif hint is bool:
+        yield from ("True", "False")
+    elif isinstance(hint, type) and hint.__module__.startswith(_OUTCOMES):
+        yield hint.__name__

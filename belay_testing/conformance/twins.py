@@ -1,0 +1,56 @@
+"""Two stores that are asked the same and have to answer alike."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from belay_core.errors import StoreError
+from belay_core.stores import Stores
+from belay_testing.clock import ManualClock
+
+
+class Twins:
+    """Two stores, each with its own clock, given the same calls."""
+
+    def __init__(self, stores: Sequence[Stores], clocks: Sequence[ManualClock]) -> None:
+        self._stores = stores
+        self._clocks = clocks
+        self.answered: set[str] = set()
+        """Operations and the classes of their answers: ``claim Claimed``."""
+
+    @property
+    def now(self) -> int:
+        """The moment of both clocks."""
+        return int(self._clocks[0].now())
+
+    def advance(self, by: float) -> None:
+        """Move both clocks on by so many milliseconds."""
+        for clock in self._clocks:
+            clock.advance(by)
+
+    async def runs(self, operation: str, *given: Any) -> Any:
+        """The answer of both run stores; one that refuses a call gives its error as its answer."""
+        return await self._both("runs", operation, *given)
+
+    async def attempts(self, operation: str, *given: Any) -> Any:
+        """The answer of both attempt stores."""
+        return await self._both("attempts", operation, *given)
+
+    async def engine(self, operation: str, *given: Any) -> Any:
+        """The answer of both engine stores."""
+        return await self._both("engine", operation, *given)
+
+    async def _both(self, store: str, operation: str, *given: Any) -> Any:
+        one, other = [await _answer(getattr(getattr(each, store), operation), *given) for each in self._stores]
+        self.answered.add(f"{operation} {type(one).__name__}")
+        # By their spelling too: to Python 1, 1.0 and True are equal.
+        assert (one, repr(one)) == (other, repr(other)), (operation, given)
+        return one
+
+
+async def _answer(operation: Any, *given: Any) -> Any:
+    try:
+        return await operation(*given)
+    except StoreError as error:
+        # What the database itself reported has other words on each.
+        cause = {name: told for name, told in (error.cause or {}).items() if name != "cause"}
+        return (type(error), str(error), cause)

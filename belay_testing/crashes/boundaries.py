@@ -1,0 +1,89 @@
+"""The moments at which a database is spoken to: before and after each statement, before and after each commit.
+
+They are SQLAlchemy's documented events on the engines that ``belay_drivers.sql.watching.engines_of`` names.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Engine, event
+
+_WORDS = 4
+_COMMITTED = "belay_testing_committed"
+
+Strike: TypeAlias = Callable[[], None]
+
+
+class Vanished(Exception):
+    """The process that was speaking is gone: what it began is rolled back with its connection."""
+
+
+class Boundaries:
+    """Counts boundaries while watching, and strikes at the ``at``-th, counted from 1.
+
+    ``strike`` is called there. Where it comes back, the process counts as gone: what it sends from then on is never
+    sent, and raises ``Vanished``. With ``of`` only that counts which is sent where it answers yes.
+    """
+
+    def __init__(self, *, at: int = 0, strike: Strike | None = None, of: Callable[[], bool] = lambda: True) -> None:
+        self.names: list[str] = []
+        """What was met, in order: ``before SELECT ...``, ``after COMMIT``."""
+        self.gone = False
+        self._at = at
+        self._strike = strike
+        self._of = of
+
+    @contextmanager
+    def watching(self, engines: Iterable[Engine]) -> Generator[None]:
+        """Count what these engines send until the block is left."""
+        listening = [each for engine in engines for each in self._events(engine)]
+        for target, name, listener in listening:
+            event.listen(target, name, listener)
+        try:
+            yield
+        finally:
+            for target, name, listener in listening:
+                event.remove(target, name, listener)
+
+    def _events(self, engine: Engine) -> list[tuple[Any, str, Callable[..., None]]]:
+        def before(_connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+            self._meet(f"before {_words(statement)}")
+
+        def after(_connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+            self._meet(f"after {_words(statement)}")
+
+        def commit(connection: Connection) -> None:
+            self._meet("before COMMIT")
+            connection.info[_COMMITTED] = self._of()
+
+        def back(_dbapi_connection: Any, record: Any) -> None:
+            # There is no event behind a commit; the connection's return to its pool is the next thing to happen.
+            if record.info.pop(_COMMITTED, False) and not self.gone:
+                self._count("after COMMIT")
+
+        return [
+            (engine, "before_cursor_execute", before),
+            (engine, "after_cursor_execute", after),
+            (engine, "commit", commit),
+            (engine.pool, "checkin", back),
+        ]
+
+    def _meet(self, name: str) -> None:
+        if not self._of():
+            return
+        if not self.gone:
+            self._count(name)
+        if self.gone:
+            raise Vanished
+
+    def _count(self, name: str) -> None:
+        self.names.append(name)
+        if len(self.names) == self._at:
+            if self._strike is not None:
+                self._strike()
+            self.gone = True
+
+
+def _words(statement: str) -> str:
+    return " ".join(statement.split()[:_WORDS])

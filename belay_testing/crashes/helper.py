@@ -1,0 +1,160 @@
+"""A workflow killed before and after every call of its store (``belay_crashes``)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from belay_core.stores import Stores
+from belay_core.workflows.catalogue import Registrable
+from belay_drivers.sql.watching import engines_of
+from belay_testing.clock import ManualClock
+from belay_testing.crashes.boundaries import Boundaries
+from belay_testing.crashes.trial import Case, End, Said, Trial, held_against, is_working
+from belay_testing.drive import vanish
+from belay_testing.faults import Fault, FaultStore, kill_after, kill_before, over
+from belay_testing.handles import StoresHandle
+
+SHOWN = 10
+"""Broken points an account tells of at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of all points; ``executions`` counts those of each step in the undisturbed run."""
+
+    points: int
+    """How many points there were."""
+    completed: int
+    """Points after which the run ended as it does undisturbed."""
+    needs_review: int
+    """Points after which an operator is asked, because nobody knows whether a step took place."""
+    executions: Mapping[str, int]
+    repeated: Mapping[str, int]
+    """Idempotent steps that some point made execute more often, and how often at most."""
+    outcome: str | None
+    """The result or the error of the undisturbed run, as JSON text."""
+
+
+class Account:
+    """Counts points, and raises ``AssertionError`` where one was not survived."""
+
+    def __init__(self, what: str, undisturbed: End) -> None:
+        self._what = what
+        self._undisturbed = undisturbed
+        self._ends: list[End] = []
+        self._broken: list[tuple[str, list[str]]] = []
+
+    def note(self, where: str, trial: Trial, end: End, left: Iterable[str] = ()) -> None:
+        """Take in what came of one point; ``left`` is what was left behind."""
+        self._ends.append(end)
+        if held := [*held_against(trial, end, self._undisturbed), *left]:
+            self._broken.append((where, held))
+
+    def report(self) -> Report:
+        """The figures, once every point has been survived; else what broke, point by point."""
+        if self._broken:
+            points = f"{len(self._broken)} of {len(self._ends)} points"
+            lines = [f"the workflow does not survive being {self._what}: {points}"]
+            for where, held in self._broken[:SHOWN]:
+                lines += [f"  {where}:", *(f"    {each}" for each in held)]
+            raise AssertionError("\n".join(lines))
+        usual = self._undisturbed.seen.times
+        most: dict[str, int] = {}
+        for end in self._ends:
+            most |= {key: max(times, most.get(key, 0)) for key, times in end.seen.times.items()}
+        reviewed = sum(end.state != self._undisturbed.state for end in self._ends)
+        return Report(
+            points=len(self._ends),
+            completed=len(self._ends) - reviewed,
+            needs_review=reviewed,
+            executions=dict(usual),
+            repeated={key: times for key, times in most.items() if times > usual[key]},
+            outcome=self._undisturbed.outcome,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Where the process is to be gone: around the ``at``-th call, or at the ``at``-th boundary of a statement."""
+
+    at: int
+    fault: Fault | None
+
+
+class Crashes:
+    """Runs a workflow once undisturbed, and once for every point at which its worker's process may be gone."""
+
+    def __init__(self, handle: StoresHandle, clock: ManualClock) -> None:
+        self._handle = handle
+        self._clock = clock
+
+    async def __call__(
+        self,
+        workflow: Registrable[Any, Any],
+        given: Any = None,
+        *,
+        answers: Mapping[str, Said] | None = None,
+        effects: Sequence[Any] = (),
+        statements: bool = False,
+        over_stores: Callable[[Stores], Stores] = lambda stores: stores,
+    ) -> Report:
+        """Kill the worker at every point, and have another one bring each run to its end.
+
+        ``answers`` is what is said at each gate (``approved`` where nothing else is said, ``nobody`` lets it lapse).
+        ``effects`` is a list to which the workflow's effects are appended; what is in it more often than undisturbed
+        is held against the workflow. With ``statements`` the points before and after each SQL statement and commit are
+        taken as well. ``over_stores`` puts something of the test's own between worker and database.
+
+        Raises ``AssertionError``, which says at which point what broke: a step that ran twice, a run that is stuck,
+        another result, an effect that is missing or repeated.
+        """
+        case = Case(workflow, given, answers or {}, effects)
+        async with self._handle as stores:
+            calls, names, end = await self._undisturbed(stores, case, over_stores)
+            account = Account("killed", end)
+            for kill in _kills(calls, len(names) if statements else 0):
+                await self._point(stores, case, kill, account, over_stores)
+        return account.report()
+
+    async def _undisturbed(
+        self, stores: Stores, case: Case, over_stores: Callable[[Stores], Stores]
+    ) -> tuple[int, list[str], End]:
+        trial = Trial(stores, self._clock, case)
+        await trial.begin()
+        counting, boundaries = FaultStore(stores.engine), Boundaries(of=is_working)
+        async with trial.worker(over_stores(over(stores, counting))) as worker:
+            with boundaries.watching(engines_of(stores)):
+                await trial.worked(worker, lambda: False)
+        return len(counting.calls), boundaries.names, await trial.end()
+
+    async def _point(
+        self, stores: Stores, case: Case, kill: Kill, account: Account, over_stores: Callable[[Stores], Stores]
+    ) -> None:
+        trial = Trial(stores, self._clock, case)
+        await trial.begin()
+        faulty = FaultStore(stores.engine, at=kill.at if kill.fault else 0, fault=kill.fault)
+        boundaries = Boundaries(at=0 if kill.fault else kill.at, strike=faulty.end, of=is_working)
+        async with trial.worker(over_stores(over(stores, faulty))) as worker:
+            with ExitStack() as stack:
+                if kill.fault is None:
+                    stack.enter_context(boundaries.watching(engines_of(stores)))
+                await trial.worked(worker, lambda: faulty.gone, lambda: vanish(worker))
+        if faulty.gone:
+            await trial.left()
+            account.note(_place(kill, faulty, boundaries), trial, await trial.finished())
+
+
+def _kills(calls: int, statements: int) -> Iterable[Kill]:
+    for at in range(1, calls + 1):
+        yield Kill(at, kill_before())
+        yield Kill(at, kill_after())
+    for at in range(1, statements + 1):
+        yield Kill(at, None)
+
+
+def _place(kill: Kill, faulty: FaultStore[Any], boundaries: Boundaries) -> str:
+    if kill.fault is None:
+        return f"killed at statement boundary {kill.at} ({boundaries.names[kill.at - 1]})"
+    when = "before" if kill.fault.before else "after"
+    return f"killed {when} call {kill.at} of the store ({faulty.calls[kill.at - 1]})"
