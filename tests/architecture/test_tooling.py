@@ -29,7 +29,7 @@ def modules() -> Iterator[Path]:
 def texts() -> Iterator[Path]:
     """All files that people write and read."""
     for path in sorted(ROOT.iterdir()):
-        if path.name in {".git", ".venv", "build", "dist"} or path.name.endswith("_cache"):
+        if path.name in {".cache", ".git", ".venv", ".venv-viewer", "build", "dist"} or path.name.endswith("_cache"):
             continue
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and (file.suffix in READ or file.name in ALSO_READ):
@@ -63,8 +63,9 @@ def test_a_function_has_at_most_40_lines():
     assert too_long == []
 
 
-def test_the_lock_is_hashed_and_names_no_address():
-    lines = (ROOT / "requirements" / "dev.txt").read_text().splitlines()
+@pytest.mark.parametrize("lock", ["dev.txt", "viewer.txt"])
+def test_the_lock_is_hashed_and_names_no_address(lock: str):
+    lines = (ROOT / "requirements" / lock).read_text().splitlines()
     assert [line for line in lines if "://" in line or "index-url" in line or " /" in line] == []
     pinned = [line for line in lines if re.match(r"[a-z0-9]", line)]
     assert [line for line in pinned if "==" not in line or not line.endswith("\\")] == []

@@ -3,6 +3,9 @@
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+from belay_core.stores import find_migrations
 from tests.cli.commanding import Cli
 
 
@@ -37,6 +40,49 @@ def test_the_script_changes_nothing_and_makes_the_same_schema(cli: Cli, tmp_path
     connection.close()
     assert cli.json("migrate") == {"applied": []}
     assert cli.json("runs") == []
+
+
+def test_the_script_may_begin_above_an_id(cli: Cli):
+    assert cli("migrate", "--sql", "--since", "0").out == cli("migrate", "--sql").out
+    shortened = cli.json("migrate", "--sql", "--since", "1")["sql"]
+    assert shortened == find_migrations(cli.url).sql(1)
+    assert "CREATE TABLE belay_runs" not in shortened
+
+
+def test_looking_changes_nothing_and_says_by_its_code_what_it_saw(cli: Cli, tmp_path: Path):
+    ended = cli("migrate", "--check")
+    assert (ended.code, ended.err) == (2, f"belay: database: there is no file {tmp_path / 'belay.db'}\n")
+    assert not (tmp_path / "belay.db").exists()
+    (tmp_path / "belay.db").touch()
+    ended = cli("migrate", "--check")
+    assert (ended.code, ended.err) == (1, "belay: the database has no belay schema; run `belay migrate`\n")
+    assert tables(tmp_path / "belay.db") == set()
+    cli("migrate")
+    assert cli("migrate", "--check").out == "the schema is up to date\n"
+    assert cli.json("migrate", "--check") == {"applied": []}
+
+
+def test_roles_are_printed_for_postgresql_without_asking_it(cli: Cli):
+    url = "postgresql://u:sesame@127.0.0.1:1/x"
+    script = cli("migrate", "--roles", "--database", url).out
+    assert script == find_migrations(url).roles()
+    assert cli.json("migrate", "--roles", "--database", url) == {"sql": script}
+    ended = cli("migrate", "--roles")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "belay: roles: are for PostgreSQL; a SQLite file has none\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("--sql", "--check"), "only one of --sql, --check and --roles can be given"),
+        (("--roles", "--check"), "only one of --sql, --check and --roles can be given"),
+        (("--since", "1"), "--since belongs to --sql"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(cli: Cli, typed: tuple[str, ...], told: str):
+    ended = cli("migrate", *typed)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"belay: {told}\n")
 
 
 def test_an_older_schema_names_the_command_to_run(cli: Cli, tmp_path: Path):

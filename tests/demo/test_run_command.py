@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,16 @@ def test_the_database_that_somebody_works_with_is_left_alone(tmp_path: Path, mon
     monkeypatch.setenv("BELAY_DATABASE", f"sqlite:///{tmp_path}/work.db")
     assert cli("demo", "--inbox", str(write(tmp_path / "in", [small(1)])), "--moment", "0") == 0
     assert not (tmp_path / "work.db").exists()
+
+
+def test_a_file_of_somebody_elses_gets_no_tables(tmp_path: Path, capsys):
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as file:
+        file.execute("CREATE TABLE theirs (x)")
+    inbox = ("--inbox", str(write(tmp_path / "in", [small(1)])))
+    assert cli("demo", *inbox, "--database", f"sqlite:///{tmp_path}/theirs.db", "--moment", "0") == 1
+    assert "run `belay migrate`" in capsys.readouterr().err
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as file:
+        assert file.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
 
 
 def test_a_demo_in_memory_leaves_a_ledger(tmp_path: Path, capsys):

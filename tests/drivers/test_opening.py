@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from belay_core import commands
-from belay_core.errors import DriverNotFound
+from belay_core.errors import DriverNotFound, InvalidInput
 from belay_core.ids import RunId
 from belay_core.moments import SystemClock
 from belay_core.records.owner import OwnerId
@@ -140,3 +140,30 @@ async def test_without_a_clock_the_stores_follow_the_databases(belay_postgres):
         assert abs(stores.clock.now() - SystemClock().now()) < 2_000
         assert isinstance(stores.clock, FollowingClock)
         assert stores.clock.settled()
+
+
+@pytest.mark.parametrize("pooler", ["session", "statement", "TRANSACTION", "True"])
+async def test_a_pooler_is_one_by_transaction(belay_postgres, pooler):
+    with pytest.raises(InvalidInput, match="pooler: must be 'transaction'"):
+        async with open_stores(f"{belay_postgres.url}?pooler={pooler}"):
+            pass
+    with pytest.raises(InvalidInput, match="pooler"):
+        async with open_postgres(belay_postgres.url, pooler=pooler):
+            pass
+
+
+async def test_for_a_pooler_by_transaction_nothing_is_kept_in_a_session(belay_postgres):
+    async with open_stores(f"{belay_postgres.url}?pooler=transaction") as stores:
+        await stores.engine.start(START)
+        [acquired] = await stores.engine.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
+        await stores.engine.renew(commands.Renew((acquired.lease,)))
+
+        def look(tx):
+            prepared = tx.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").scalar_one()
+            kept = tx.exec_driver_sql(
+                "SELECT count(*) FROM pg_settings WHERE source = 'client' AND name IN "
+                "('statement_timeout', 'jit', 'application_name')"
+            ).scalar_one()
+            return prepared, kept, tx.exec_driver_sql("SHOW statement_timeout").scalar_one()
+
+        assert await database_of(stores).read(look) == (0, 0, "5s")

@@ -192,7 +192,7 @@ async def test_pauses_grow_and_are_jittered(kit, monkeypatch):
     database = database_of(kit.stores)
     database._chance = FixedChance(0.5)
     for tried in range(1, 11):
-        await database._pause(tried)
+        await database.pause(tried)
     assert waited == [pytest.approx(0.75 * min(0.05 * 2**n, 10.0)) for n in range(10)]
 
 

@@ -13,6 +13,7 @@ from belay_core.records.step_record import StepRecord
 from belay_core.stores import EngineStore, Stores
 from belay_testing.clock import ManualClock
 from belay_testing.drive import drain, vanish
+from belay_testing.faults import FaultStore
 from belay_testing.handles import StoresHandle
 
 STALE = 30_001
@@ -30,9 +31,9 @@ class Bench:
     def worker(self, *definitions: Any) -> Worker:
         return Worker(self.stores, definitions, background=False)
 
-    def worker_over(self, store: EngineStore, *definitions: Any) -> Worker:
+    def worker_over(self, store: FaultStore[EngineStore], *definitions: Any) -> Worker:
         """A worker that reaches the database through this store."""
-        stores = replace(self.stores, engine=store)
+        stores = replace(self.stores, engine=store.store)
         return Worker(stores, definitions, telemetry=False, background=False)
 
     async def until_dead(self, *definitions: Any, at: asyncio.Event) -> None:

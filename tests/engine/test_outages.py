@@ -7,7 +7,7 @@ import pytest
 
 from belay_core import Context, Worker, step, workflow
 from belay_testing.drive import drain, vanish
-from belay_testing.faults import Fault, FaultStore, unreachable
+from belay_testing.faults import Fault, FaultStore, error_before
 
 STALE = 30_001
 
@@ -27,7 +27,7 @@ async def test_a_run_whose_history_cannot_be_read_for_a_while_does_not_go_to_rev
         return "done"
 
     run = await bench.client.start(patient)
-    store = FaultStore(bench.stores.engine, of="history", at=1, times=4, fault=unreachable())
+    store = FaultStore(bench.stores.engine, of="history", at=1, times=4, fault=error_before())
     async with bench.worker_over(store, patient) as worker:
         await with_time(bench, worker)
     assert (await bench.client.explain(run)).state == "completed"
@@ -57,7 +57,7 @@ async def test_answers_keep_their_order_where_one_of_the_writes_has_to_be_repeat
 
     async def fail_while_the_other_ends(store, method):
         doors["b"].set()
-        await unreachable().strike(store, method)
+        await error_before().strike(store, method)
 
     await bench.client.start(race)
     fault = Fault("first record", before=True, strike=fail_while_the_other_ends)
@@ -98,7 +98,7 @@ async def test_a_worker_whose_leases_nobody_keeps_breaks_off_and_says_so(bench, 
     store = FaultStore(bench.stores.engine, of="renew", at=1, fault=Fault("defect", before=True, strike=break_down))
     from dataclasses import replace
 
-    worker = Worker(replace(bench.stores, engine=store), [kept], telemetry=False)
+    worker = Worker(replace(bench.stores, engine=store.store), [kept], telemetry=False)
     await worker.__aenter__()
     await begun.wait()
     bench.clock.advance(1_000)

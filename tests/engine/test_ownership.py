@@ -8,6 +8,7 @@ import pytest
 
 from belay_core import Context, GiveUp, InvalidTransitionError, Retry, RunCancelled, RunFailed, Worker, step, workflow
 from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, Terminal
+from belay_testing.cases import case
 from belay_testing.drive import decide, drain, vanish
 
 
@@ -40,6 +41,7 @@ def paying(bench, *, idempotent, stuck):
     return flow
 
 
+@case(97)
 async def test_an_idempotent_step_whose_owner_died_is_executed_again(bench):
     stuck = asyncio.Event()
     flow = paying(bench, idempotent=True, stuck=stuck)
@@ -209,6 +211,7 @@ async def test_a_word_given_while_the_run_is_still_in_memory_is_heard_there(benc
     assert bench.counted()["pay"] == 1
 
 
+@case(95)
 async def test_a_run_whose_owner_died_is_untouched_while_its_heartbeat_is_fresh(bench):
     stuck = asyncio.Event()
     flow = paying(bench, idempotent=True, stuck=stuck)
@@ -226,6 +229,7 @@ async def test_a_run_whose_owner_died_is_untouched_while_its_heartbeat_is_fresh(
     assert await run.result() == "paid"
 
 
+@case(98)
 async def test_what_a_zombie_writes_is_refused(bench):
     stuck, go_on = asyncio.Event(), asyncio.Event()
 
@@ -281,6 +285,7 @@ async def test_a_run_that_kills_its_owners_goes_to_review_after_five(bench):
     assert len(bench.effects) == 6
 
 
+@case(100)
 async def test_cancelling_a_pending_run_never_runs_its_body(bench):
     @workflow("never")
     async def never(ctx: Context) -> None:
@@ -299,6 +304,7 @@ async def test_cancelling_a_pending_run_never_runs_its_body(bench):
     assert await bench.client.cancel("missing") == NotFound()
 
 
+@case(100)
 async def test_cancelling_a_run_at_a_gate_withdraws_the_question(bench):
     @workflow("asking")
     async def asking(ctx: Context) -> None:
@@ -313,6 +319,7 @@ async def test_cancelling_a_run_at_a_gate_withdraws_the_question(bench):
     assert await bench.client.approvals(run) == ()
 
 
+@case(95, 100)
 async def test_a_cancel_request_survives_the_owner_it_was_made_to(bench):
     stuck = asyncio.Event()
     flow = paying(bench, idempotent=True, stuck=stuck)
@@ -491,6 +498,7 @@ async def test_a_step_cut_off_at_the_end_of_the_grace_goes_to_review(bench):
     assert (await bench.client.explain(run)).state == "needs_review"
 
 
+@case(98)
 async def test_two_workers_share_a_hundred_runs_and_execute_each_once(bench):
     @step(idempotent=True)
     async def work(number: int) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 
 from belay_core import Context, DefinitionError, RunFailed, StepCancelled, StepFailed, step, workflow
+from belay_testing.cases import case
 from belay_testing.drive import drain
 
 
@@ -34,6 +35,7 @@ def stage(bench):
     return Stage(bench)
 
 
+@case(97)
 async def test_nothing_recorded_is_executed_again_after_a_takeover(bench, stage):
     one = step(idempotent=True, name="one")(lambda: bench.effects.append("one"))
 

@@ -17,7 +17,7 @@ from belay_core import Context, StepFailed, Worker, step, workflow
 from belay_core.engine.settings import Settings
 from belay_core.errors import EngineStoreError
 from belay_testing.drive import drain, vanish
-from belay_testing.faults import FaultStore, killed
+from belay_testing.faults import FaultStore, kill_after, kill_before
 
 STALE = 30_001
 SEEDS = {"memory": range(16), "file": range(16, 20), "postgres": range(20, 28)}
@@ -153,7 +153,7 @@ class Telling:
         calls = 0
         for kill in [*kills, None]:
             at, before = kill or (0, True)
-            store = FaultStore(self.bench.stores.engine, at=at, fault=killed(before=before))
+            store = FaultStore(self.bench.stores.engine, at=at, fault=kill_before() if before else kill_after())
             async with self.bench.worker_over(store, self.story) as worker:
                 await self.worked(worker, store)
             calls = calls or len(store.calls)

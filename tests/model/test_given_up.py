@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from belay_drivers.postgres import open_postgres
-from tests.drivers.conftest import Kit
+from belay_testing.conformance.kit import Kit
 from tests.drivers.test_lost_replies import Proxy
 
 BIND, COMMIT, QUESTION = b"B", b"COMMIT", b"INSERT INTO belay_approvals"

@@ -7,6 +7,7 @@ import pytest
 from belay_core.outcomes.runs import FenceLost, NotFound, Updated
 from belay_core.ownership.heartbeat_loop import heartbeat_loop, owned
 from belay_core.stores.bundle import LeaseTimes
+from belay_testing.cases import case
 from belay_testing.clock import ManualClock
 from tests.ownership.supervising import OWNER, RUN
 
@@ -34,6 +35,7 @@ async def test_heartbeats_go_out_once_an_interval_with_the_reading_of_the_clock(
 # ---------------------------------------------------------------- case 85
 
 
+@case(85)
 async def test_work_outlives_failing_heartbeats_up_to_the_tolerance_and_not_beyond(refused):
     refused.store.on_heartbeat = lambda _at: refused.script.fails()
     await refused.begin()
@@ -51,6 +53,7 @@ async def test_work_outlives_failing_heartbeats_up_to_the_tolerance_and_not_beyo
     await refused.no_leak()
 
 
+@case(85)
 @pytest.mark.parametrize("late", ["never", "fails", "succeeds"])
 async def test_a_heartbeat_that_hangs_changes_nothing_about_the_end(refused, late):
     scripts = {
@@ -87,6 +90,7 @@ async def test_one_outage_is_warned_of_once_and_the_next_one_again(bench):
 # ---------------------------------------------------------------- case 86
 
 
+@case(86)
 @pytest.mark.parametrize("outcome", [NotFound(), FenceLost()])
 async def test_a_run_that_is_not_ours_ends_the_work_at_once_and_is_no_lapse(bench, outcome):
     bench.store.on_heartbeat = lambda _at: bench.script.at_once(outcome)
@@ -99,6 +103,7 @@ async def test_a_run_that_is_not_ours_ends_the_work_at_once_and_is_no_lapse(benc
     await bench.no_leak()
 
 
+@case(86)
 async def test_each_confirmed_heartbeat_moves_the_deadline_on(refused):
     refused.store.on_heartbeat = lambda at: refused.script.at_once() if at == 18_000 else refused.script.fails()
     await refused.begin()
@@ -111,6 +116,7 @@ async def test_each_confirmed_heartbeat_moves_the_deadline_on(refused):
     await refused.no_leak()
 
 
+@case(86)
 async def test_what_counts_is_when_a_heartbeat_was_sent(refused):
     refused.store.on_heartbeat = lambda at: refused.script.after(5_000) if at == 1_000 else refused.script.never()
     await refused.begin()
@@ -126,6 +132,7 @@ async def test_what_counts_is_when_a_heartbeat_was_sent(refused):
 # ---------------------------------------------------------------- case 88
 
 
+@case(88)
 async def test_a_lease_that_is_still_ours_is_confirmed_and_work_goes_on(bench):
     bench.store.on_heartbeat = lambda _at: bench.script.never()
     await bench.begin()
@@ -175,6 +182,7 @@ async def test_a_receipt_that_takes_long_does_not_extend_the_lease(bench):
 # ---------------------------------------------------------------- case 89
 
 
+@case(89)
 async def test_a_confirmation_that_does_not_come_is_waited_for_one_interval(bench):
     bench.store.on_heartbeat = lambda _at: bench.script.never()
     bench.store.on_reconfirm = lambda _at: bench.script.never()
@@ -189,6 +197,7 @@ async def test_a_confirmation_that_does_not_come_is_waited_for_one_interval(benc
     await bench.no_leak()
 
 
+@case(89)
 async def test_a_confirmation_that_fails_ends_the_work_at_once(bench):
     bench.store.on_heartbeat = lambda _at: bench.script.never()
     bench.store.on_reconfirm = lambda _at: bench.script.fails()
@@ -203,6 +212,7 @@ async def test_a_confirmation_that_fails_ends_the_work_at_once(bench):
     await bench.no_leak()
 
 
+@case(89)
 @pytest.mark.parametrize(("late", "ours"), [(18_999, True), (19_000, False)])
 async def test_a_confirmation_that_is_over_when_it_comes_is_none(bench, late, ours):
     """The clock moves on while the answer is on its way, as on a machine that was suspended."""

@@ -54,6 +54,12 @@ def test_evidence_about_another_owner_or_moment_fits_nobody(kind, observer):
     assert not any(evidence_matches_owner(A, observer, NOW, evidence(A, at, kind)) for at in (NOW - 1, NOW + 1, 0))
 
 
+@pytest.mark.parametrize("observer", [A, B, C])
+@pytest.mark.parametrize("kind", ["", "unheard-of", "SAME-HOST-PID-DEAD", None])
+def test_evidence_of_a_kind_nobody_has_defined_proves_nothing(kind, observer):
+    assert not evidence_matches_owner(A, observer, NOW, evidence(A, kind=kind))
+
+
 def test_an_owner_who_observes_itself_is_on_its_own_host():
     assert evidence_matches_owner(A, A, NOW, evidence(A, kind="same-host-pid-dead"))
 

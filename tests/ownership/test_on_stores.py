@@ -14,6 +14,7 @@ from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.stores import Stores
 from belay_core.stores.bundle import LeaseTimes
+from belay_testing.cases import case
 from belay_testing.clock import ManualClock
 
 RUN = RunId("run-1")
@@ -109,6 +110,7 @@ async def test_heartbeats_are_stored_with_the_moment_they_were_sent(held):
     assert not held.task.done()
 
 
+@case(88)
 async def test_a_lease_nobody_touched_is_confirmed(held):
     held.begin(silent=True)
     await held.pass_time(19_000, lambda: bool(held.reconfirmed))
@@ -120,6 +122,7 @@ async def test_a_lease_nobody_touched_is_confirmed(held):
     assert (held.lapses, held.task.done()) == ([], False)
 
 
+@case(88)
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_lease_somebody_has_claimed_or_taken_lapses(held, taken):
     """The loop begins fifteen seconds after the last stored heartbeat, so that a peer may act before its deadline."""

@@ -70,7 +70,16 @@ def test_a_table_has_exactly_the_outcomes_of_its_operation(counter, fixed, opera
 
 
 def test_the_series_of_the_contract_are_as_many_as_it_says():
-    assert len(answers.CLAIM_AND_OWN.answers) == 6
+    claims = (
+        answers.CLAIM,
+        answers.CLAIM_AND_OWN,
+        answers.ACTIVATE,
+        answers.ABANDON_CLAIM,
+        answers.RECOVER_CLAIM,
+        answers.STEAL,
+    )
+    assert [len(table.answers) for table in claims] == [5, 6, 3, 2, 5, 6]
+    assert len({tuple(each.attributes.items()) for table in claims for each in table.answers.values()}) == 27
     assert len(answers.HEARTBEAT.answers) == 3
     assert sum(len(answers.TRANSITION_OWNED[status].answers) for status in RunStatus) == 24
 
@@ -94,6 +103,35 @@ def test_only_the_end_of_a_run_adds_to_the_throughput():
 def test_a_status_that_is_none_makes_no_series_of_its_own(given):
     assert answers.to_status(given) == "invalid"
     assert answers.transition_owned(given) is answers.TRANSITION_OWNED["invalid"]
+
+
+COUNTED = {
+    "run_store.claim": answers.CLAIM,
+    "run_store.activate": answers.ACTIVATE,
+    "run_store.abandon_claim": answers.ABANDON_CLAIM,
+    "run_store.recover_claim": answers.RECOVER_CLAIM,
+    "run_store.steal": answers.STEAL,
+    "run_store.claim_and_own": answers.CLAIM_AND_OWN,
+    "run_store.heartbeat": answers.HEARTBEAT,
+    "run_store.reconfirm": answers.HEARTBEAT,
+    "run_store.transition_owned": answers.TRANSITION_OWNED["completed"],
+    "engine_store.acquire": answers.ACQUIRE,
+    "engine_store.renew": answers.RENEW,
+    "engine_store.park": answers.PARK,
+    "engine_store.settle": answers.SETTLE["completed"],
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "outcome"), [(name, outcome) for name, table in COUNTED.items() for outcome in table.answers]
+)
+async def test_every_answer_is_counted_in_its_series_and_nowhere_else(watched, examples, operation, outcome):
+    table, answer = COUNTED[operation], object.__new__(outcome)
+    await watched.do(examples[f"belay.{operation}"], (answer,) if operation.endswith(("acquire", "renew")) else answer)
+    series = table.answers[outcome]
+    labels = ",".join(f"{key}={value}" for key, value in sorted(series.attributes.items()))
+    over = {"belay.run.throughput": 1} if outcome is table.over else {}
+    assert watched.counted() == {f"{series.counter}{{{labels}}}": 1, **over}
 
 
 async def test_what_was_counted(watched, examples):

@@ -10,7 +10,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
+from belay_core.outcomes.runs import Updated
 from belay_core.telemetry import EngineSpans
+from belay_core.telemetry.instruments import instruments
+from belay_core.telemetry.watch import Watch
 from belay_core.workflows.middleware import DrainFacts, GateFacts, StartFacts, StepFacts
 from belay_testing.spans import recorded_spans, tree
 
@@ -43,6 +46,18 @@ def started(engine: EngineSpans) -> str | None:
         return text
 
 
+def killed(engine: EngineSpans, facts: DrainFacts, inside: str) -> None:
+    """A drain whose process dies inside a step: what had ended by then was sent, what was open never is."""
+
+    def until_it_dies() -> None:
+        engine.drain(facts).__enter__()
+        engine.step(step(inside)).__enter__()
+        with Watch(instruments(), "belay.run_store.heartbeat") as seen:
+            seen(Updated())
+
+    contextvars.copy_context().run(until_it_dies)
+
+
 def test_a_run_is_one_trace_over_a_wait_and_a_crash(engine, spans):
     text = started(engine)
     with engine.drain(drain(text, 1)) as close:
@@ -50,9 +65,7 @@ def test_a_run_is_one_trace_over_a_wait_and_a_crash(engine, spans):
             ended("succeeded")
         engine.gate(ASKED)
         close("suspended")
-    # The second owner was killed: its span never ended, and the trace goes on without it.
-    lost = engine.drain(drain(text, 2))
-    contextvars.copy_context().run(lost.__enter__)
+    killed(engine, drain(text, 2), "send")
     with EngineSpans().drain(drain(text, 3)) as close:
         engine.gate(ANSWERED)
         with engine.step(step("send")) as ended:
@@ -63,10 +76,14 @@ def test_a_run_is_one_trace_over_a_wait_and_a_crash(engine, spans):
 
     assert tree(spans).splitlines() == [
         "start newsletter [success]",
-        "  invoke_workflow newsletter [suspended]",
+        "  invoke_workflow newsletter [acquired]",
+        "    drain newsletter [suspended]",
         "    step write [succeeded]",
         "    gate editor [asked]",
-        "  invoke_workflow newsletter [completed]",
+        "  invoke_workflow newsletter [acquired]",
+        "    belay.run_store.heartbeat [updated]",
+        "  invoke_workflow newsletter [acquired]",
+        "    drain newsletter [completed]",
         "    gate editor [approved]",
         "    step send [failed] !",
         "    step send [succeeded]",
@@ -100,21 +117,80 @@ def test_a_start_is_a_child_of_what_the_caller_does(engine, spans):
 def test_a_drain_is_named_for_people_and_for_viewers_of_agents(engine, spans):
     with engine.drain(drain(None, 4)) as close:
         close("completed")
-    [span] = spans
-    assert span.name == "invoke_workflow newsletter"
-    assert span.kind is SpanKind.INTERNAL
-    assert dict(span.attributes) == {
+    first, last = spans
+    assert (first.name, last.name) == ("invoke_workflow newsletter", "drain newsletter")
+    assert {first.kind, last.kind} == {SpanKind.INTERNAL}
+    shared = {
         "belay.run.id": "run-1",
         "belay.workflow": "newsletter",
         "belay.epoch": 4,
         "belay.host_id": "host-a",
+    }
+    assert dict(last.attributes) == {**shared, "outcome": "completed"}
+    assert dict(first.attributes) == {
+        **shared,
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.agent.name": "newsletter",
         "gen_ai.workflow.name": "newsletter",
         "gen_ai.conversation.id": "run-1",
         "openinference.span.kind": "CHAIN",
-        "outcome": "completed",
+        "outcome": "acquired",
     }
+
+
+def test_what_the_others_hang_on_is_sent_when_the_drain_begins(engine, spans):
+    with engine.drain(drain(started(engine))) as close:
+        assert [span.name for span in spans] == ["start newsletter", "invoke_workflow newsletter"]
+        with engine.step(step("write")) as ended:
+            ended("succeeded")
+        close("completed")
+    _, first, worked, last = spans
+    assert first.start_time == first.end_time == last.start_time
+    assert last.end_time >= worked.end_time
+    assert {worked.parent.span_id, last.parent.span_id} == {first.context.span_id}
+
+
+def test_no_span_of_a_killed_owner_has_a_parent_that_never_came(engine, spans):
+    killed(engine, drain(started(engine)), "write")
+    arrived = set()
+    for span in spans:
+        assert span.parent is None or span.parent.span_id in arrived
+        arrived.add(span.context.span_id)
+    assert [span.name for span in spans][1:] == ["invoke_workflow newsletter", "belay.run_store.heartbeat"]
+
+
+def test_a_store_operation_hangs_on_what_the_author_opened_inside_a_step(engine, spans):
+    with engine.drain(drain(None)), engine.step(step("write")) as ended:
+        with trace.get_tracer("author").start_as_current_span("author's"), Watch(instruments(), "belay.x"):
+            pass
+        ended("succeeded")
+    names = {span.context.span_id: span.name for span in spans}
+    assert {span.name: span.parent and names[span.parent.span_id] for span in spans}["belay.x"] == "author's"
+
+
+def test_an_author_may_write_on_the_current_span_of_a_body(engine, spans, caplog):
+    with engine.drain(drain(None)) as close:
+        trace.get_current_span().set_attribute("mine", 1)
+        close("completed")
+    assert caplog.records == []
+
+
+def test_linked_drains_are_traces_of_their_own(spans):
+    engine = EngineSpans(linked=True)
+    text = started(engine)
+    for facts in (drain(text, 1), drain(text, 2), drain(None, 3)):
+        with engine.drain(facts) as close, engine.step(step("write")) as ended:
+            ended("succeeded")
+            close("completed")
+    begun = next(span for span in spans if span.name == "start newsletter")
+    firsts = [span for span in spans if span.name == "invoke_workflow newsletter"]
+    assert [span.parent for span in firsts] == [None, None, None]
+    assert len({span.context.trace_id for span in (begun, *firsts)}) == 4
+    assert [[link.context.span_id for link in span.links] for span in firsts] == [
+        [begun.context.span_id],
+        [begun.context.span_id],
+        [],
+    ]
 
 
 def test_a_step_says_which_attempt_of_what_it_is(engine, spans):
@@ -156,9 +232,11 @@ def test_a_worker_inside_a_span_does_not_hang_its_runs_below_it(engine, spans):
         assert trace.get_current_span().get_span_context().span_id != 0
     assert tree(spans).splitlines() == [
         "start newsletter [success]",
-        "  invoke_workflow newsletter [completed]",
+        "  invoke_workflow newsletter [acquired]",
+        "    drain newsletter [completed]",
         "main",
-        "invoke_workflow newsletter [completed]",
+        "invoke_workflow newsletter [acquired]",
+        "  drain newsletter [completed]",
     ]
 
 
@@ -181,8 +259,9 @@ def test_a_worker_inside_a_span_does_not_hang_its_runs_below_it(engine, spans):
 def test_a_damaged_carrier_costs_the_parent_and_nothing_else(engine, spans, damaged):
     with engine.drain(drain(damaged)) as close:
         close("completed")
-    [span] = spans
-    assert span.parent is None
+    first, last = spans
+    assert first.parent is None
+    assert last.parent.span_id == first.context.span_id
 
 
 @pytest.mark.parametrize(
@@ -252,8 +331,8 @@ async def test_a_step_is_current_in_its_own_task_and_in_its_thread(engine, spans
                 group.create_task(one(name))
         close("completed")
     lines = tree(spans).splitlines()
-    assert lines[0] == "invoke_workflow newsletter [completed]"
-    assert sorted(lines[1:]) == sorted(
+    assert lines[:2] == ["invoke_workflow newsletter [acquired]", "  drain newsletter [completed]"]
+    assert sorted(lines[2:]) == sorted(
         line for name in ("a", "b") for line in (f"  step {name} [succeeded]", "    in a thread", "    in the task")
     )
 

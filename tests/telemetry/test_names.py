@@ -18,6 +18,20 @@ def test_every_name_is_on_the_page(constant):
     assert name in QUOTED or any(quoted.startswith(f"{name} {{") for quoted in QUOTED)
 
 
+def row_of(span: str) -> set[str]:
+    """What the page lists beside a span; "the same" is what the row above lists."""
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    at = next(number for number, row in enumerate(rows) if f"`{span}`" in row.split("|")[1])
+    keys = set(re.findall(r"`(\w+)`", rows[at].split("|")[2]))
+    if "the same" in rows[at]:
+        keys |= set(re.findall(r"`(\w+)`", rows[at - 1].split("|")[2]))
+    return keys
+
+
+def test_the_page_lists_the_attributes_of_every_store_operation(example):
+    assert row_of(example.span) == set(example.shown)
+
+
 def test_the_page_names_nothing_else():
     dotted = re.compile(r"(?:belay|gen_ai|openinference)(?:\.\w+)+$")
     assert {quoted for quoted in QUOTED if dotted.match(quoted)} <= set(WRITTEN.values()) | {"belay_testing.spans"}

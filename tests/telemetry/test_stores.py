@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
+from dataclasses import replace
 
 import pytest
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import NoOpTracerProvider, StatusCode
 
 from belay_core.errors import AttemptStoreError, EngineStoreError, InvalidInput, RunStoreError
 from belay_core.outcomes.attempts import RunNotFound
@@ -14,6 +15,7 @@ from belay_core.stores.attempt_store import AttemptStore
 from belay_core.stores.engine_store import EngineStore
 from belay_core.stores.run_store import RunStore
 from belay_core.telemetry import observed
+from belay_testing.cases import case
 
 SILENT = ("find_run", "running_owners")
 ERRORS = {"run": RunStoreError, "attempt": AttemptStoreError, "engine": EngineStoreError}
@@ -35,12 +37,14 @@ def test_every_operation_has_an_example(examples):
 
 async def test_the_store_behind_is_given_what_was_given_and_its_answer_comes_back(watched, example):
     assert await watched.do(example) is example.answer
-    [(operation, given)] = watched.behind.calls
+    *read_for_the_span, (operation, given) = watched.behind.calls
+    assert [name for name, _ in read_for_the_span] == (["find_approval"] if example.operation == "decide" else [])
     assert operation == example.operation
     assert given[: len(example.given)] == example.given
     assert all(left_out is None for left_out in given[len(example.given) :])
 
 
+@case(94)
 async def test_the_span_says_whom_it_was_about_and_how_it_ended(watched, example):
     await watched.do(example)
     if example.operation in SILENT:
@@ -58,6 +62,7 @@ async def test_a_span_shows_no_payload(watched, example, secret):
         assert secret not in span.to_json()
 
 
+@case(94)
 async def test_a_defect_keeps_the_identity_and_shows_its_code(watched, example):
     error = ERRORS[example.store]("persistence_failed", example.operation, "it is gone")
     with pytest.raises(type(error)) as raised:
@@ -119,6 +124,24 @@ async def test_a_lost_fence_is_an_answer_and_no_defect(watched, examples):
     await watched.do(examples["belay.engine_store.settle"], FenceLost())
     assert [span.attributes["outcome"] for span in watched.spans] == ["fence_lost", "fence_lost"]
     assert all(span.status.status_code is StatusCode.UNSET for span in watched.spans)
+
+
+async def test_who_cannot_be_told_which_run_asked_decides_all_the_same(watched, examples):
+    async def gone(approval_id):
+        raise EngineStoreError("persistence_failed", "find_approval", "gone")
+
+    watched.behind.find_approval = gone
+    decide = examples["belay.engine_store.decide"]
+    assert await watched.do(decide) is decide.answer
+    [span] = watched.spans
+    assert span.attributes["outcome"] == "decided"
+    assert span.links == ()
+
+
+async def test_nothing_is_read_for_a_decision_that_nobody_traces(watched, examples):
+    watched.stores = observed(replace(watched.stores, engine=watched.behind), tracer_provider=NoOpTracerProvider())
+    await watched.do(examples["belay.engine_store.decide"])
+    assert [name for name, _ in watched.behind.calls] == ["decide"]
 
 
 async def test_leases_that_fared_differently_are_mixed(watched, examples):

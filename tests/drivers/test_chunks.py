@@ -1,0 +1,22 @@
+"""Commands about many runs are sent in pieces, and answered as if they were not."""
+
+from dataclasses import replace
+
+import pytest
+
+from belay_core import commands
+from belay_core.outcomes.engine import Renewed
+from belay_core.outcomes.runs import FenceLost
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 500])
+async def test_any_number_of_leases_is_renewed_and_each_answered_for_itself(kit, monkeypatch, chunk):
+    monkeypatch.setattr("belay_drivers.sql.engine_store.owned.CHUNK", chunk)
+    leases = [await kit.own(f"run-{number}") for number in range(5)]
+    stranger = replace(leases[2], owner=replace(leases[2].owner, nonce="stranger"))
+    older = replace(leases[3], epoch=0)
+    kit.clock.advance(9)
+    asked = (*leases[::-1], stranger, older, leases[0])
+    answers = await kit.engine.renew(commands.Renew(asked))
+    assert list(answers) == [*[Renewed(None, None)] * 5, FenceLost(), FenceLost(), Renewed(None, None)]
+    assert {(await kit.run(lease.run_id)).heartbeat_at_ms for lease in leases} == {kit.now}

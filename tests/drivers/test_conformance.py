@@ -1,0 +1,118 @@
+"""Each of belay's drivers keeps the contract."""
+
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from belay_core.telemetry import observed
+from belay_drivers.postgres import open_postgres
+from belay_drivers.sql import tables
+from belay_drivers.sqlite import open_sqlite
+from belay_testing.conformance import (
+    EngineConformance,
+    Harness,
+    ProcessConformance,
+    SchemaConformance,
+    StoreConformance,
+)
+from tests.drivers.dictionary import open_dictionary
+from tests.drivers.dictionary_shelf import Shelf
+from tests.drivers.tampering import SqlTamper
+
+PROVIDER = TracerProvider()
+
+
+def observing(opener):
+    """The same stores, watched."""
+
+    @asynccontextmanager
+    async def opened(**given):
+        async with opener(**given) as stores:
+            yield observed(stores, tracer_provider=PROVIDER)
+
+    return opened
+
+
+EMPTY = "TRUNCATE {} RESTART IDENTITY CASCADE".format(
+    ", ".join(
+        table.name for table in tables.metadata.sorted_tables if table.name not in {"belay_store", "belay_migrations"}
+    )
+)
+
+
+@pytest.fixture(scope="session")
+def used_database(belay_postgres_server, belay_postgres_template, belay_postgres_names):
+    """A database that tests use one after the other: emptying it costs less than making one."""
+    name = next(belay_postgres_names)
+    yield belay_postgres_server.create_database(name, template=belay_postgres_template)
+    belay_postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def open_empty_postgres(request):
+    """Opens a database that was empty when the test began; one of its own where the test tampers with the schema."""
+    if "tamper" in request.fixturenames:
+        return partial(open_postgres, request.getfixturevalue("belay_postgres").url)
+    url = request.getfixturevalue("used_database")
+    is_empty = False
+
+    @asynccontextmanager
+    async def opened(**given):
+        nonlocal is_empty
+        async with open_postgres(url, **given) as stores:
+            if not is_empty:
+                await SqlTamper(stores).run(EMPTY)
+                is_empty = True
+            yield stores
+
+    return opened
+
+
+class TestMemory(StoreConformance, EngineConformance, SchemaConformance):
+    driver = "sqlite in memory"
+
+    @pytest.fixture
+    def harness(self):
+        return Harness(partial(open_sqlite, ":memory:"), tamper=SqlTamper)
+
+
+class TestFile(StoreConformance, EngineConformance, SchemaConformance, ProcessConformance):
+    driver = "sqlite in a file"
+
+    @pytest.fixture
+    def harness(self, tmp_path):
+        return Harness(partial(open_sqlite, tmp_path / "belay.db"), tamper=SqlTamper)
+
+
+class TestPostgres(StoreConformance, EngineConformance, SchemaConformance, ProcessConformance):
+    driver = "postgresql"
+
+    @pytest.fixture
+    def harness(self, open_empty_postgres):
+        return Harness(open_empty_postgres, tamper=SqlTamper)
+
+
+class TestDictionary(StoreConformance):
+    driver = "dictionary"
+
+    @pytest.fixture
+    def harness(self):
+        return Harness(partial(open_dictionary, Shelf()))
+
+
+class TestObservedMemory(StoreConformance, EngineConformance):
+    driver = "sqlite in memory, observed"
+
+    @pytest.fixture
+    def harness(self):
+        return Harness(observing(partial(open_sqlite, ":memory:")))
+
+
+class TestObservedPostgres(StoreConformance, EngineConformance):
+    driver = "postgresql, observed"
+
+    @pytest.fixture
+    def harness(self, open_empty_postgres):
+        return Harness(observing(open_empty_postgres))

@@ -1,0 +1,220 @@
+"""Defects planted in the engine: keys, order of answers, waiting, unwinding, orphans, leases."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, mutant
+
+_ENGINE: Final = ("tests/engine",)
+
+KEYS: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "nonce_per_process",
+        "belay_core/ownership/identity.py",
+        ('f"{self.start}-{ids.nonce()}"', 'f"{self.start}-{self.pid}"'),
+        by="owners_differ or zombie or takes_over_its_own",
+        tests=("tests/engine", "tests/ownership"),
+    ),
+    mutant(
+        "key_taken_when_awaited",
+        "belay_core/engine/conducting.py",
+        (
+            """        key = self._key(scope, step.name)
+        self._require_data(step)
+        digest = None if arguments is None else self._digest(step, arguments)
+        return self.made(key, self._step(scope, key, step, invoke, digest))
+""",
+            """        self._require_data(step)
+        digest = None if arguments is None else self._digest(step, arguments)
+        return self._step(scope, "", step, invoke, digest)
+""",
+        ),
+        (
+            """        self.awaited(key)
+        await self._play.require_open()
+        call = self._play.board.open(key, scope)
+        try:
+            return await self._reviewed(StepCall(""",
+            """        await self._play.require_open()
+        key = self._key(scope, step.name)
+        call = self._play.board.open(key, scope)
+        try:
+            return await self._reviewed(StepCall(""",
+        ),
+        by="when_the_call_is_made",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "names_counted_over_the_whole_run",
+        "belay_core/workflows/scope.py",
+        (
+            "self._counts: Counter[str] = Counter()",
+            "self._counts: Counter[str] = parent._counts if parent else Counter()",
+        ),
+        ('return f"{self.path}{name}#{self._counts[name]}"', 'return f"{name}#{self._counts[name]}"'),
+        by="keys_of_its_own or scope_of_its_own",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "replay_out_of_the_recorded_order",
+        "belay_core/engine/board.py",
+        (
+            "heapq.heappush(self._ready, (recorded, self._count, call, at, turn))",
+            "heapq.heappush(self._ready, (0, self._count, call, at, turn))",
+        ),
+        by="first_of_two or same_story or keeps_its_place",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "answers_without_a_turn",
+        "belay_core/engine/board.py",
+        ("        if not self._ready and not self._busy:\n", "        if True:\n"),
+        by="first_of_two or same_story",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "other_payment_stands_in",
+        "belay_core/engine/play.py",
+        ("        if name in self._suspects:\n", "        if False:\n"),
+        ("            if self.records.namesakes(key) > 1:\n", "            if False:\n"),
+        by="stands_in_for_another",
+        tests=_ENGINE,
+    ),
+)
+
+WAITING: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "parking_before_unwinding",
+        "belay_core/engine/drain.py",
+        (
+            "            await unwind(play, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n",
+            "            early = await self._close(end, play, body, waits) if end is End.IDLE else None\n"
+            "            await unwind(play, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n"
+            "            if early is not None:\n"
+            "                return early\n",
+        ),
+        by="finally_blocks_run",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "waiting_as_an_exception",
+        "belay_core/engine/play.py",
+        (
+            "        self.board.waits(call, waiting)\n        tasks: list",
+            '        if waiting.reason == "approval":\n            raise DefinitionError("parked")\n'
+            "        self.board.waits(call, waiting)\n        tasks: list",
+        ),
+        by="approval_lets or decision",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "idle_while_a_scope_is_busy",
+        "belay_core/engine/board.py",
+        ("            elif not (rest := self._rest()):\n", "            elif not (rest := 0):\n"),
+        by="would_be_parked or lose or lost or sleep",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "news_never_read",
+        "belay_core/engine/drain.py",
+        (
+            "        if history is not None:\n            play.arrived(history)\n",
+            "        if history is not None:\n            pass\n",
+        ),
+        by="without_parking or is_heard_there or being_parked",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "edit_not_executed",
+        "belay_core/engine/asking.py",
+        ("text = approval.subject if approval.edited is None else approval.edited", "text = approval.subject"),
+        by="edited_approval or approvers_subject",
+        tests=_ENGINE,
+    ),
+)
+
+STEPS: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "no_record_before_the_effect",
+        "belay_core/engine/stepping.py",
+        ("            if not self._step.idempotent:\n                await self._record(begun)\n", ""),
+        by="goes_to_review_when_its_owner_dies",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "orphan_executed_again",
+        "belay_core/engine/stepping.py",
+        ('        if self._step.idempotent and not _meta(last).get("unencodable"):\n', "        if True:\n"),
+        by="goes_to_review_when_its_owner_dies or other_than_review or never_retried",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "result_before_its_commit",
+        "belay_core/engine/stepping.py",
+        (
+            "    async def _record(self, attempt: StepRecord) -> StepRecord:\n"
+            "        await self._play.holding.record(attempt)\n",
+            "    async def _record(self, attempt: StepRecord) -> StepRecord:\n"
+            "        self._play._working(lambda: self._play.holding.record(attempt))\n",
+        ),
+        by="only_after_their_commit",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "one_try_too_few",
+        "belay_core/engine/stepping.py",
+        ("if failed_before < self._step.retries:", "if failed_before + 1 < self._step.retries:"),
+        by="tried_again or out_of_tries",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "poison_never_stopped",
+        "belay_core/engine/drain.py",
+        (
+            "if self._run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:",
+            "if self._run.takeovers > TAKEOVERS_WITHOUT_PROGRESS:",
+        ),
+        by="kills_its_owners",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "cancel_runs_the_body",
+        "belay_core/engine/drain.py",
+        ("        if self.holding.cancel_requested:\n            return await self._closing.cancelled(())\n", ""),
+        by="never_runs_its_body",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "deadline_bound_to_the_pulse",
+        "belay_core/engine/leasing.py",
+        ("        both.create_task(keeper.watch_for_ever())\n", ""),
+        by="not_confirmed_in_time",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "confirmed_when_answered",
+        "belay_core/engine/leasing.py",
+        (
+            "            holding.renewed(sent_at, answer)\n",
+            "            holding.renewed(self._stores.clock.elapsed(), answer)\n",
+        ),
+        by="not_confirmed_in_time or longer_than_the_lease or sent",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "orphan_at_the_end_forgotten",
+        "belay_core/engine/closing.py",
+        (
+            "        if orphan is not None:\n            await self._orphaned(orphan)\n",
+            "        if False:\n            await self._orphaned(orphan)\n",
+        ),
+        by="keeps_the_run_from_completing or beside_an_orphan",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "lapse_found_by_the_pulse_alone",
+        "belay_core/ownership/heartbeat_loop.py",
+        ("both = {self._begin(self._pulse()), self._begin(self._watch())}", "both = {self._begin(self._pulse())}"),
+        by="heartbeat_that_hangs or tolerance",
+        tests=("tests/ownership",),
+    ),
+)

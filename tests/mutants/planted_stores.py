@@ -1,0 +1,375 @@
+"""Defects planted in the stores: fences, locks, freshness, precedence, resolution of lost replies."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, mutant
+
+_FENCES: Final = "belay_drivers/sql/fences.py"
+_HOT: Final = "belay_drivers/postgres/hot.py"
+_BASE: Final = "belay_drivers/sql/engine_store/base.py"
+_OWNED: Final = "belay_drivers/sql/engine_store/owned.py"
+_ENDING: Final = "belay_drivers/sql/engine_store/ending.py"
+_DECIDING: Final = "belay_drivers/sql/engine_store/deciding.py"
+_CLAIMING: Final = "belay_drivers/sql/run_store/claiming.py"
+_OWNING: Final = "belay_drivers/sql/run_store/owning.py"
+_ATTEMPTS: Final = "belay_drivers/sql/attempt_store.py"
+_TAKING: Final = "belay_drivers/sql/engine_store/taking.py"
+_CANCELLING: Final = "belay_drivers/sql/run_store/cancelling.py"
+
+_LOCKED_RECORD: Final = """  UPDATE belay_runs
+  SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now), takeovers = 0
+  WHERE run_id = :b_run AND status = 'running' AND owner_host_id = :b_host AND owner_pid = :b_pid
+    AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq
+  RETURNING run_id, ready_at, cancel_requested_at
+)"""
+_READ_RECORD: Final = """  SELECT run_id, ready_at, cancel_requested_at FROM belay_runs
+  WHERE run_id = :b_run AND status = 'running' AND owner_host_id = :b_host AND owner_pid = :b_pid
+    AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq
+), counted AS (
+  UPDATE belay_runs
+  SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now), takeovers = 0
+  FROM held WHERE belay_runs.run_id = held.run_id
+)"""
+
+FENCES: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "fence_by_plain_read",
+        _HOT,
+        (_LOCKED_RECORD, _READ_RECORD),
+        by="once_a_takeover_committed or in_one_module or statements_in_plain_sql",
+    ),
+    mutant(
+        "write_without_lock_first",
+        _FENCES,
+        (".with_for_update(key_share=True)", ""),
+        by="once_a_takeover_committed or after_a_takeover or finishing_beside or fifty_decisions or parked_with_a_decision",
+    ),
+    mutant(
+        "fence_without_sequence",
+        _HOT,
+        (
+            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
+            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch",
+        ),
+        by="backend_still_waits",
+    ),
+    mutant(
+        "fence_without_nonce",
+        _HOT,
+        (
+            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
+            "AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
+        ),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "fence_without_epoch",
+        _HOT,
+        (
+            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
+            "AND owner_nonce = :b_nonce AND write_seq = :b_seq",
+        ),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "fence_without_sequence_in_steps",
+        _FENCES,
+        ('.where(OWNED, runs.c.write_seq == bindparam("b_seq"), *guards)', ".where(OWNED, *guards)"),
+        by="backend_still_waits",
+    ),
+    mutant(
+        "fence_without_nonce_in_steps",
+        _FENCES,
+        ('    runs.c.owner_nonce == bindparam("b_nonce"),\n    runs.c.epoch', "    runs.c.epoch"),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "fence_without_epoch_in_steps",
+        _FENCES,
+        ('    runs.c.epoch == bindparam("b_epoch"),\n', ""),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "renewal_bumps_the_sequence",
+        _HOT,
+        (
+            "UPDATE belay_runs SET heartbeat_at = greatest(heartbeat_at, :b_now)\n  FROM held",
+            "UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now)\n  FROM held",
+        ),
+        by="renew or lost_connection or reference",
+        tests=("tests/drivers", "tests/model"),
+    ),
+    mutant(
+        "batch_keyed_by_run_alone",
+        _HOT,
+        (
+            " AND owner_host_id = asked.host_id\n      AND owner_pid = asked.pid AND owner_nonce = asked.nonce"
+            " AND epoch = asked.epoch\n",
+            "\n",
+        ),
+        by="renew or lease",
+    ),
+    mutant(
+        "batch_keyed_by_run_alone_in_steps",
+        _OWNED,
+        ("runs.c.run_id.in_(keys), tuple_(*_LEASE).in_(wanted))", "runs.c.run_id.in_(keys))"),
+        ("answers[tuple(identity)]", "answers[identity[0]]"),
+        ("answers.get(_identity(lease))", "answers.get(key_of(lease.run_id))"),
+        by="renew or lease",
+    ),
+    mutant(
+        "heartbeat_moves_back",
+        _FENCES,
+        ("    return case((column < moment, moment), else_=column)", "    return moment + 0 * column"),
+        by="stamp_back or later_stamp",
+    ),
+)
+
+CLAIMS: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "freshness_off_by_one",
+        _CLAIMING,
+        (
+            "return stamp < now_ms - limits.HEARTBEAT_STALE_AFTER",
+            "return stamp <= now_ms - limits.HEARTBEAT_STALE_AFTER",
+        ),
+        by="thirty_seconds",
+    ),
+    mutant(
+        "freshness_off_by_one_in_acquire",
+        _HOT,
+        ("AND (r.heartbeat_at < :b_stale_before", "AND (r.heartbeat_at <= :b_stale_before"),
+        by="thirty_seconds",
+    ),
+    mutant(
+        "freshness_off_by_one_in_steps",
+        _TAKING,
+        ("runs.c.heartbeat_at < self._stale_before", "runs.c.heartbeat_at <= self._stale_before"),
+        by="thirty_seconds",
+    ),
+    mutant(
+        "claim_kept_after_a_suspension",
+        _OWNING,
+        ("**UNOWNED, **UNCLAIMED}", "**UNOWNED}"),
+        by="stuck_claim or letting_go",
+    ),
+    mutant(
+        "outcome_order_swapped",
+        _CLAIMING,
+        (
+            """    if row["claim_host_id"] is not None:
+        return AlreadyClaimed()
+    if row["status"] == RunStatus.RUNNING.value and not is_stale(row["heartbeat_at"], now_ms):
+        return HeartbeatFresh()
+""",
+            """    if row["status"] == RunStatus.RUNNING.value and not is_stale(row["heartbeat_at"], now_ms):
+        return HeartbeatFresh()
+    if row["claim_host_id"] is not None:
+        return AlreadyClaimed()
+""",
+        ),
+        by="reserved or evidence_is_asked_for",
+    ),
+    mutant(
+        "guard_judged_before_the_fence",
+        _OWNING,
+        (
+            """        if not is_owner(held.row, self._owner):
+            return undone(tx, FenceLost())
+        if not self._passes(held.row):
+            return undone(tx, GuardFailed())
+""",
+            """        if not self._passes(held.row):
+            return undone(tx, GuardFailed())
+        if not is_owner(held.row, self._owner):
+            return undone(tx, FenceLost())
+""",
+        ),
+        by="guard",
+    ),
+    mutant(
+        "reconfirmed_under_a_claim",
+        _OWNING,
+        ("_RECONFIRM: Final = _HEARTBEAT.where(runs.c.claim_nonce.is_(None))", "_RECONFIRM: Final = _HEARTBEAT"),
+        by="in_doubt or claimed",
+    ),
+    mutant(
+        "evidence_of_another_moment",
+        "belay_core/admission/runs.py",
+        (" or evidence.checked_at_ms != now_ms:", ":"),
+        by="evidence",
+        tests=("tests/drivers", "tests/ownership"),
+    ),
+    mutant(
+        "reading_ahead_believed",
+        "belay_core/limits.py",
+        ("HEARTBEAT_SKEW_ALLOWANCE: Final = 10_000", "HEARTBEAT_SKEW_ALLOWANCE: Final = 10_001"),
+        by="ten_seconds_ahead",
+    ),
+    mutant(
+        "two_may_take_one_run",
+        _HOT,
+        ("    LIMIT :b_limit\n    FOR NO KEY UPDATE SKIP LOCKED\n  ) t", "    LIMIT :b_limit\n  ) t"),
+        by="never_get_the_same_run",
+    ),
+    mutant(
+        "takeover_keeps_its_epoch",
+        _HOT,
+        ("epoch = r.epoch + 1, last_nonce", "epoch = r.epoch, last_nonce"),
+        by="acquir or taken or takeover or epoch",
+    ),
+    mutant(
+        "takeovers_not_counted",
+        _HOT,
+        ("r.takeovers + CASE WHEN r.status = 'running' THEN 1 ELSE 0 END", "r.takeovers"),
+        by="takeovers_count",
+    ),
+)
+
+ANSWERS: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "park_without_a_look_at_news",
+        _ENDING,
+        ("_PARK: Final = owned_update(not_(UNSEEN), ", "_PARK: Final = owned_update("),
+        by="news",
+    ),
+    mutant(
+        "settle_without_a_look_at_news",
+        _ENDING,
+        ("_SETTLE: Final = owned_update(\n    not_(UNSEEN),\n", "_SETTLE: Final = owned_update(\n"),
+        by="news",
+    ),
+    mutant(
+        "completed_although_asked_to_stop",
+        _ENDING,
+        (
+            '    or_(bindparam("b_status") == RunStatus.CANCELLED.value, runs.c.cancel_requested_at.is_(None)),\n',
+            "",
+        ),
+        ("not_, or_, select", "not_, select"),
+        by="asked_to_stop or asked_to or cancel",
+    ),
+    mutant(
+        "second_decision_overwrites",
+        _DECIDING,
+        ('        if asked["decision"] in COUNTING:', "        if False:"),
+        by="first_decision or decided",
+    ),
+    mutant(
+        "decision_after_the_lapse",
+        _DECIDING,
+        ('if asked["decision"] is not None or lapsed or held', 'if asked["decision"] is not None or held'),
+        by="lapse",
+    ),
+    mutant(
+        "decision_on_another_subject",
+        _DECIDING,
+        ('        if asked["subject_digest"] != self._command.digest:', "        if False:"),
+        by="another_subject",
+    ),
+    mutant(
+        "decision_wakes_nobody",
+        _DECIDING,
+        (
+            "        close_approval(tx, held, given.approval_id, changes)\n        mark(tx, held)\n",
+            "        close_approval(tx, held, given.approval_id, changes)\n",
+        ),
+        by="wakes_the_run or ready_at_once or news",
+    ),
+    mutant(
+        "decision_read_before_the_lock",
+        _DECIDING,
+        ("        asked = None if held is None else self._asked(tx)\n", ""),
+        by="fifty",
+    ),
+    mutant(
+        "question_left_open_at_the_end",
+        _ENDING,
+        ("            withdraw_open(tx, held)\n", ""),
+        (", withdraw_open", ""),
+        by="end_of_a_run_withdraws or no_longer_shown",
+    ),
+    mutant(
+        "second_end_of_an_attempt",
+        _ATTEMPTS,
+        (
+            '            if row["state"] in self._options.in_progress_states:\n                change_attempt',
+            "            if True:\n                change_attempt",
+        ),
+        by="first_end_stands",
+    ),
+    mutant(
+        "loss_told_before_absence",
+        _ATTEMPTS,
+        (
+            """            held, row = lock(tx, key_of(wanted.run_id), now_ms), _found(tx, wanted)
+            if row is None:
+                return undone(tx, NotFound())
+            if held is None or not is_owner(held.row, owner):
+                return undone(tx, FenceLost())
+""",
+            """            held, row = lock(tx, key_of(wanted.run_id), now_ms), _found(tx, wanted)
+            if held is None or not is_owner(held.row, owner):
+                return undone(tx, FenceLost())
+            if row is None:
+                return undone(tx, NotFound())
+""",
+        ),
+        by="heartbeat",
+    ),
+    mutant(
+        "true_is_one",
+        "belay_core/admission/json.py",
+        ("    if isinstance(one, bool) or isinstance(other, bool):\n        return one is other\n", ""),
+        by="conflict or same",
+        tests=("tests/drivers", "tests/admission"),
+    ),
+    mutant(
+        "second_acknowledgement_overwrites",
+        _CANCELLING,
+        ('func.coalesce(runs.c.cancel_acknowledgement, bindparam("b_words"))', 'bindparam("b_words")'),
+        by="acknowledgement",
+    ),
+    mutant(
+        "lost_reply_taken_for_a_failure",
+        _BASE,
+        (
+            "if unsure is not None and standing is not None and standing.arrived(lease, turn.seq):",
+            "if unsure is not None and standing is not None and standing.arrived(lease, -2):",
+        ),
+        by="lost_connection or reference",
+        tests=("tests/drivers", "tests/model"),
+    ),
+    mutant(
+        "lost_reply_taken_for_a_success",
+        _BASE,
+        (
+            "return (self.last_nonce, self.epoch, self.seq) == (lease.owner.nonce, lease.epoch, seq + 1)",
+            "return (self.last_nonce, self.epoch) == (lease.owner.nonce, lease.epoch)",
+        ),
+        by="lost_connection or reference",
+        tests=("tests/drivers", "tests/model"),
+    ),
+    mutant(
+        "write_given_up_not_shut_out",
+        _BASE,
+        ("        if not turn.unclear:\n            return None\n", "        if True:\n            return None\n"),
+        by="given_up",
+        tests=("tests/model", "tests/drivers"),
+    ),
+    mutant(
+        "cancelled_writes_not_awaited",
+        "belay_drivers/sql/shielding.py",
+        ("        await _end(task, patience)\n", "        task.cancel()\n"),
+        by="cancelled_at_any_await or waited_for or idle_in_a_transaction",
+    ),
+    mutant(
+        "sqlite_begins_deferred",
+        "belay_drivers/sqlite/opening.py",
+        (
+            'writer = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")\n    _quieten',
+            'writer = ThreadCarrier(_ready(engine, "BEGIN"), "belay-sqlite")\n    _quieten',
+        ),
+        by="two_processes or another_process or taking_the_write_lock",
+    ),
+)
