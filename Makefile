@@ -19,10 +19,10 @@ WORKERS ?= auto
 TEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup demo test check lint types floors lock clean
+.PHONY: help setup demo test check lint types floors docs lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## make .venv with everything the other targets need
 
@@ -46,13 +46,19 @@ floors: $(READY) ## who may import whom, and which dependencies are declared
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
+docs: $(READY) ## build the documentation into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lock: $(READY) ## resolve the dependencies anew into requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --all-extras --custom-compile-command 'make lock' \
 		pyproject.toml requirements/dev.in --output-file requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+		--extra sqlite pyproject.toml requirements/viewer.in --output-file requirements/viewer.txt
 
 clean: ## remove .venv, caches and build results
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage build dist
+	rm -rf .venv .venv-viewer .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .cache build dist
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev.txt pyproject.toml
@@ -68,3 +74,50 @@ $(READY): requirements/dev.txt pyproject.toml
 .PHONY: model
 model: $(READY) ## explore every state of the ownership protocol (JSON=file, MODEL_ARGS=--deep)
 	$(BIN)/python -m tests.model.check $(if $(JSON),--json '$(JSON)') $(MODEL_ARGS)
+
+VIEWER := .venv-viewer/bin
+VIEWER_READY := .venv-viewer/.ready
+
+.PHONY: viewer
+viewer: $(VIEWER_READY) ## send traces to a real viewer, and read them back from it (JSON=file)
+	$(VIEWER)/python -m tests.viewer.check $(if $(JSON),--json '$(JSON)')
+
+$(VIEWER_READY): requirements/viewer.txt | $(READY)
+	test -x $(VIEWER)/python || $(PYTHON) -m venv .venv-viewer
+	$(VIEWER)/python -m pip install --quiet --require-hashes --requirement requirements/viewer.txt
+	@touch $@
+
+# The drivers' tests once more, in other surroundings; VARIANT_ARGS are pytest's.
+VERSIONS ?= 15 16 17 18
+VARIANT_ARGS ?= --numprocesses=$(WORKERS)
+
+.PHONY: test-pooler test-roles test-matrix
+test-pooler: $(READY) ## the drivers' tests through pgbouncer, by transaction
+	$(BIN)/python -m tests.variants.pooler $(VARIANT_ARGS)
+
+test-roles: $(READY) ## the drivers' tests as a role with the least rights
+	$(BIN)/python -m tests.variants.roles $(VARIANT_ARGS)
+
+test-matrix: $(READY) ## the drivers' tests on several PostgreSQLs (VERSIONS="15 16 17 18")
+	$(BIN)/python -m tests.variants.versions $(VERSIONS) -- $(VARIANT_ARGS)
+
+.PHONY: faults
+faults: $(READY) ## break owners, connections, processes and the server (JSON=file, FAULT_ARGS="--share 0.1")
+	$(BIN)/python -m tests.faults.check $(if $(JSON),--json '$(JSON)') $(FAULT_ARGS)
+
+.PHONY: crashes
+crashes: $(READY) ## kill a process at every SQL statement (JSON=file, CRASH_ARGS="--share 1/8")
+	$(BIN)/python -m tests.crashes.enumerate $(if $(JSON),--json '$(JSON)') $(CRASH_ARGS)
+
+.PHONY: cancels
+cancels: $(READY) ## cancel every store operation at every await (JSON=file, CANCEL_ARGS="--share 1/8")
+	$(BIN)/python -m tests.cancels.enumerate $(if $(JSON),--json '$(JSON)') $(CANCEL_ARGS)
+
+# What every driver promises, tried harder than in `make test`.
+SEEDS ?= 100
+VALUES ?= 10000
+
+.PHONY: conformance
+conformance: $(READY) ## every driver against the contract (JSON=file, SEEDS=n, VALUES=n)
+	$(BIN)/pytest --numprocesses=$(WORKERS) -m 'belay_conformance or belay_case' --belay-seeds=$(SEEDS) \
+		--belay-values=$(VALUES) $(if $(JSON),--belay-conformance='$(JSON)') $(TEST_ARGS)
