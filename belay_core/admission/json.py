@@ -38,6 +38,17 @@ def complaint(value: object, *, max_bytes: int | None = None) -> str | None:
     return found
 
 
+def admitted(value: object, *, max_bytes: int) -> str | None:
+    """The stored form of a value without any complaint, where that can be told quickly; None says nothing.
+
+    Almost every value is small and flat: what the walk bounds is bounded by its depth and the length of its text.
+    """
+    if not _is_plain(value, _QUICK_DEPTH):
+        return None
+    text = _WRITER.encode(value)
+    return text if len(text) <= min(_QUICK_LENGTH, max_bytes // 4) else None
+
+
 def text_complaint(text: object, *, max_bytes: int | None = None) -> str | None:
     """What keeps a JSON text from being kept as it stands; its integers may be of any size."""
     if type(text) is not str or not text:
@@ -194,6 +205,35 @@ class _Walk:
 
 
 _CONTAINERS: Final = (list, dict)
+_QUICK_DEPTH: Final = 4
+_QUICK_LENGTH: Final = 16_384
+_QUICK_MEMBERS: Final = 64
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Whether a value is data for certain: exactly the built-in types, few members, none deeper than ``depth``."""
+    if type(value) is str:
+        return value.isascii() or is_well_formed(value)
+    if type(value) is int:
+        return -limits.MAX_SAFE_INTEGER <= value <= limits.MAX_SAFE_INTEGER
+    if value is None or type(value) is bool:
+        return True
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) in _CONTAINERS:
+        return _is_plain_container(cast("list[object] | dict[object, object]", value), depth)
+    return False
+
+
+def _is_plain_container(value: list[object] | dict[object, object], depth: int) -> bool:
+    if not depth or len(value) > _QUICK_MEMBERS:
+        return False
+    if type(value) is dict:
+        for key, member in value.items():
+            if not (type(key) is str and (key.isascii() or is_well_formed(key)) and _is_plain(member, depth - 1)):
+                return False
+        return True
+    return all(_is_plain(member, depth - 1) for member in value)
 
 
 def _refuse_constant(_name: str) -> NoReturn:

@@ -33,7 +33,7 @@ class Answer:
         return self.record.finished_at_ms or self.record.started_at_ms
 
 
-Abandon: TypeAlias = Callable[["asyncio.Task[Answer]"], Awaitable[StepRecord | None]]
+Abandon: TypeAlias = Callable[["asyncio.Task[Answer | None]"], Awaitable[StepRecord | None]]
 
 
 class Executing(Protocol):

@@ -161,7 +161,7 @@ class GateCall:
             self._watch(str(outcome["answer"]))
         return self._kept(ended)
 
-    async def _withdraw(self, task: "asyncio.Task[Answer]") -> StepRecord | None:
+    async def _withdraw(self, task: "asyncio.Task[Answer | None]") -> StepRecord | None:
         """The author no longer waits: the gate is closed, and the approval can no longer be given."""
         if self._judging:
             task.cancel()

@@ -30,6 +30,8 @@ class Call:
         self.waiting: Waiting | None = None
         self.given_up = False
         """Set once the author no longer waits for the answer."""
+        self.work: asyncio.Task[Any] | None = None
+        """The engine's task that works on it, if one does."""
         self.place: int | None = None
         """The place at which the author went on without waiting for the end of what it gave up."""
 
@@ -41,13 +43,15 @@ class Board:
         self.calls: dict[str, Call] = {}
         self.changed = asyncio.Event()
         """Set by everything that happens here."""
+        self._resting = asyncio.Event()
+        """Set by what may have left the run idle."""
         self.moves = 0
         """Counts everything that happens here."""
         self._clock = clock
         self._quiet_ms = quiet * 1000
         self._busy: dict[Scope, tuple[float, int]] = {}
         self._turn = 0
-        self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[None]]] = []
+        self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[Any], object]] = []
         self._count = 0
         self._pump: asyncio.Task[None] | None = None
         self._working = 0
@@ -145,18 +149,30 @@ class Board:
             self.close(call, at)
             return
         turn = asyncio.get_running_loop().create_future()
+        self._queue(call, recorded, at, turn, None)
+        await turn
+
+    def deliver(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
+        """Set ``turn`` to the answer when it is its turn, as ``turn`` does; who has gone away is told nothing."""
+        if self._ready or self._busy:
+            self._queue(call, recorded, at, turn, answer)
+        elif not turn.done():
+            self.close(call, at)
+            turn.set_result(answer)
+
+    def _queue(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
         self._count += 1
-        heapq.heappush(self._ready, (recorded, self._count, call, at, turn))
+        heapq.heappush(self._ready, (recorded, self._count, call, at, turn, answer))
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._deliver())
-        await turn
 
     async def idle(self) -> None:
         """Come back when no call works, at least one waits, and no scope is busy."""
         while True:
             self.changed.clear()
-            if self._working or not self.calls or self._ready:
-                await self.changed.wait()
+            if not self._may_rest():
+                self._resting.clear()
+                await self._resting.wait()
             elif not (rest := self._rest()):
                 return
             else:
@@ -174,10 +190,11 @@ class Board:
     async def _deliver(self) -> None:
         while self._ready:
             await self._settled()
-            _, _, call, at, turn = heapq.heappop(self._ready)
+            _, _, call, at, turn, answer = heapq.heappop(self._ready)
             if not turn.done():
                 self.close(call, at)
-                turn.set_result(None)
+                turn.set_result(answer)
+        self._resting.set()
 
     async def _settled(self) -> None:
         """Come back when every scope has opened its next call, or gives no sign of doing so."""
@@ -243,6 +260,11 @@ class Board:
         self._busy[scope] = (self._clock.elapsed(), self._turn)
         self._moved()
 
+    def _may_rest(self) -> bool:
+        return not self._working and bool(self.calls) and not self._ready
+
     def _moved(self) -> None:
         self.moves += 1
         self.changed.set()
+        if not self._working and self.calls:
+            self._resting.set()

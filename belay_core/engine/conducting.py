@@ -10,8 +10,8 @@ from belay_core.engine.play import Play
 from belay_core.engine.sleeping import SleepCall
 from belay_core.engine.stepping import StepCall
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
-from belay_core.workflows.conductor import Conductor, Question
-from belay_core.workflows.fingerprints import value_digest
+from belay_core.workflows.conductor import Arguments, Conductor, Question
+from belay_core.workflows.fingerprints import arguments_digest
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
 
@@ -30,7 +30,7 @@ class PlayConductor(Conductor):
         return self._play.run.run_id
 
     def step(
-        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: object
+        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: Arguments | None
     ) -> Coroutine[Any, Any, Any]:
         """Key the step now; execute it, or give its record, when awaited."""
         key = self._key(scope, step.name)
@@ -125,8 +125,8 @@ class PlayConductor(Conductor):
         except DefinitionError as error:
             raise self._play.break_off(error) from None
 
-    def _digest(self, step: Step[..., Any], arguments: object) -> str:
+    def _digest(self, step: Step[..., Any], arguments: Arguments) -> str:
         try:
-            return value_digest(arguments)
+            return arguments_digest(*arguments)
         except ValueRefused as refused:
             raise InvalidInput("arguments", f"step {step.name}: {refused}") from None

@@ -36,6 +36,8 @@ class Play:
         self.board = Board(services.stores.clock, services.settings.quiet)
         self.root = Scope(self.run.run_id, "", self.run.started_at_ms or self.run.created_at_ms)
         self.board.open_scope(self.root)
+        self.watched = not services.watchers.idle
+        """Whether anybody watches its steps."""
         self.unwinding = False
         self.held = False
         """Set while the worker leaves: calls that would begin something new wait for ever."""
@@ -44,8 +46,12 @@ class Play:
         self.notes: list[str] = []
         self.work: set[asyncio.Task[Any]] = set()
         """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
-        self.executing: dict[Executing, asyncio.Future[None]] = {}
-        """Steps an attempt of which executes or is being recorded, and what is set when that is over."""
+        self.executing: set[Executing] = set()
+        """Steps an attempt of which executes or is being recorded."""
+        self.executed = asyncio.Event()
+        """Set whenever one of them has ended."""
+        self.over = False
+        """Set once nothing more of this play is to be recorded."""
         self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}
         """Calls that were made and are not awaited yet."""
         self._refused = 0
@@ -68,15 +74,19 @@ class Play:
         Where the author stops waiting for it, ``abandon`` is told of the task, and gives the record it has made of
         that, if any.
         """
-        task = self._working(lambda: self._taken(call, work))
+        turn: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        call.work = task = self._working(lambda: self._taken(call, work, turn))
         try:
-            answer = await asyncio.shield(task)
+            answer = await turn
         except asyncio.CancelledError:
             if not self.unwinding:
                 await self._outlasting(lambda: self._give_up(call, task, abandon))
             self.board.close(call)
             raise
-        return await self.give(call, answer)
+        self.work.discard(task)
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
 
     async def give(self, call: Call, answer: Answer) -> Any:
         """Hand over an answer when it is its turn."""
@@ -195,18 +205,19 @@ class Play:
             arrival.set_result(what)
             self.board.hand_over(key)
 
-    async def _give_up(self, call: Call, task: "asyncio.Task[Answer]", abandon: Abandon) -> None:
+    async def _give_up(self, call: Call, task: "asyncio.Task[Answer | None]", abandon: Abandon) -> None:
         """The author no longer waits: whatever comes of the call, a replay has to tell it so, at the same place."""
         call.given_up = True
         if task.done():
-            await self._decline(call, task.result())
+            if (answer := task.result()) is not None:
+                await self._decline(call, answer)
             return
         if call.waiting is not None:
             task.cancel()
         self.board.works(call)
         record = await abandon(task)
-        if record is None and task.done():
-            record = task.result().record
+        if record is None and task.done() and (answer := task.result()) is not None:
+            record = answer.record
         place = record.recorded if record is not None else None
         if place is None:
             call.place = place = self.records.next_place()
@@ -214,9 +225,24 @@ class Play:
             task.add_done_callback(lambda _task: done())
         await self.board.turn(call, place)
 
-    async def _taken(self, call: Call, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        answer = await work()
-        return await self._forgone(call, answer) if call.given_up else answer
+    async def _taken(
+        self, call: Call, work: Callable[[], Awaitable[Answer]], turn: "asyncio.Future[Answer]"
+    ) -> Answer | None:
+        try:
+            answer = await work()
+        except (HoldLost, ReviewNeeded, StoreError):
+            raise
+        except asyncio.CancelledError:
+            turn.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever an author's condition raises is the author's)
+            if not turn.done():
+                turn.set_exception(error)
+            return None
+        if call.given_up:
+            return await self._forgone(call, answer)
+        self.board.deliver(call, answer.place, answer.at_ms, turn, answer)
+        return answer
 
     async def _decline(self, call: Call, answer: Answer) -> None:
         """The author no longer waits for an answer that is recorded."""
@@ -251,11 +277,11 @@ class Play:
             except asyncio.CancelledError:
                 if self.unwinding:
                     raise
+        self.work.discard(task)
 
     def _working(self, work: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
-        task = asyncio.ensure_future(self._guarded(work))
+        task = asyncio.create_task(self._guarded(work))
         self.work.add(task)
-        task.add_done_callback(self.work.discard)
         return task
 
     async def _guarded(self, work: Callable[[], Awaitable[T]]) -> T:

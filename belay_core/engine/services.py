@@ -20,6 +20,11 @@ class Watchers:
 
     middleware: Sequence[Middleware] = ()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing that is watched now would leave a trace."""
+        return all(getattr(each, "idle", False) for each in self.middleware)
+
     async def start(self, facts: StartFacts, command: Start, stores: Stores) -> StartOutcome:
         """Store a run, watched by every middleware; the first that gives a text to keep with it is heard."""
         with ExitStack() as stack:

@@ -48,7 +48,7 @@ class SleepCall:
         await self._play.wait_for(self._call, Waiting("timer", self._call.key, wake_at), wake_at)
         return self._kept(await self._end(self._begun, StepState.SUCCEEDED))
 
-    async def _cancel(self, task: "asyncio.Task[Answer]") -> StepRecord | None:
+    async def _cancel(self, task: "asyncio.Task[Answer | None]") -> StepRecord | None:
         await asyncio.wait([task])
         return await self._end(self._begun or self._begin(), StepState.CANCELLED) if task.cancelled() else None
 

@@ -1,17 +1,14 @@
 """Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
 
 import asyncio
-import contextvars
-import inspect
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from belay_core.admission import json
 from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
+from belay_core.engine.body import Body
 from belay_core.engine.failures import failure, read_failure
 from belay_core.engine.play import Play
 from belay_core.engine.records import is_orphan
@@ -20,7 +17,7 @@ from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
-from belay_core.workflows.caught import Raised, caught, outcome_of
+from belay_core.workflows.caught import Raised
 from belay_core.workflows.current import CURRENT, CurrentStep
 from belay_core.workflows.middleware import StepFacts
 from belay_core.workflows.step import Step
@@ -38,11 +35,10 @@ class StepCall:
         self._play = play
         self._call = call
         self._step = step
-        self._invoke = invoke
         self._digest = digest
-        self._body: asyncio.Future[Any] | None = None
-        self._cut = False
-        """Set once the engine has cancelled the body."""
+        self._body = Body(play, call, step, invoke)
+        self._fresh: tuple[StepRecord, Any] | None = None
+        """The attempt that was executed here, and its result as it will be read back."""
 
     async def answer(self) -> Any:
         """The step's result, from the records or from executing it. Raises ``StepFailed``, ``StepCancelled``."""
@@ -54,9 +50,7 @@ class StepCall:
 
     def cut(self) -> None:
         """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
-        self._cut = True
-        if self._body is not None:
-            self._body.cancel()
+        self._body.cut()
 
     @property
     def cuttable(self) -> bool:
@@ -65,6 +59,8 @@ class StepCall:
 
     def _kept(self, last: StepRecord) -> Answer | None:
         if last.state is StepState.SUCCEEDED:
+            if self._fresh is not None and self._fresh[0] is last:
+                return Answer(last, value=self._fresh[1])
             try:
                 return Answer(last, value=self._step.codec.decode(last.outcome or "null"))
             except ValueRefused as refused:
@@ -136,91 +132,65 @@ class StepCall:
         )
 
     async def _attempt(self, number: int, failed_before: int) -> StepRecord:
+        play, step = self._play, self._step
+        play.executing.add(self)
+        try:
+            if not play.watched:
+                return await self._executed(number, failed_before)
+            facts = StepFacts(play.run.run_id, play.workflow, step.name, self._call.key, number, step.idempotent)
+            with play.services.watchers.step(facts) as close:
+                ended = await self._executed(number, failed_before)
+                close(ended.state.value)
+            return ended
+        finally:
+            # While the step stands there, whoever ends the play waits for this attempt.
+            play.executing.discard(self)
+            play.executed.set()
+
+    async def _executed(self, number: int, failed_before: int) -> StepRecord:
         begun = self._begun(number)
-        run, step = self._play.run, self._step
-        facts = StepFacts(run.run_id, self._play.workflow, step.name, self._call.key, number, step.idempotent)
-        with self._executing(), self._play.services.watchers.step(facts) as close:
-            if not self._step.idempotent:
-                await self._record(begun)
-            ended = await self._record(await self._outcome(begun, failed_before))
-            close(ended.state.value)
-        return ended
+        if not self._step.idempotent:
+            await self._record(begun)
+        return await self._record(await self._outcome(begun, failed_before))
 
     async def _record(self, attempt: StepRecord) -> StepRecord:
         await self._play.holding.record(attempt)
         self._play.records.add(attempt)
         return attempt
 
-    @contextmanager
-    def _executing(self) -> Generator[None]:
-        """While inside, whoever ends the play waits for this attempt."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._play.executing[self] = over
-        try:
-            yield
-        finally:
-            del self._play.executing[self]
-            over.set_result(None)
-
     async def _outcome(self, begun: StepRecord, failed_before: int) -> StepRecord:
         """Execute the body, and say how it ended."""
         if self._call.given_up:
             return self._ended(begun, StepState.CANCELLED)
         CURRENT.set(self._current(begun.attempt))
-        value = await self._run_body()
+        value = await self._body.run()
         if isinstance(value, Raised):
-            if isinstance(value.error, asyncio.CancelledError) and self._cut:
+            if isinstance(value.error, asyncio.CancelledError) and self._body.was_cut:
                 if not self._call.given_up:
                     raise value.error
                 return self._ended(begun, StepState.CANCELLED)
             return self._failed(begun, value.error, failed_before)
         try:
-            outcome = self._step.codec.encode(value)
+            outcome, read_back = self._step.codec.round_trip(value)
         except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
             return self._unencodable(begun, error)
         state = StepState.ABANDONED if self._call.given_up else StepState.SUCCEEDED
-        return self._ended(begun, state, outcome=outcome)
+        ended = self._ended(begun, state, outcome=outcome)
+        self._fresh = (ended, read_back)
+        return ended
 
     def _current(self, attempt: int) -> CurrentStep:
         run_id = self._play.run.run_id
         return CurrentStep(run_id, self._step.name, f"{run_id}/{self._call.key}", attempt)
 
-    async def _run_body(self) -> Any | Raised:
-        """Run the body in a task of its own, whose end nobody has to wait for who ends the play."""
-        self._body = body = asyncio.ensure_future(caught(self._called))
-        span, waits, late = self._step.timeout, {body}, False
-        if span is not None:
-            clock = self._play.services.stores.clock
-            waits.add(asyncio.ensure_future(clock.sleep(span.total_seconds())))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not body.done():
-                late = body.cancel()
-                await asyncio.wait({body})
-        finally:
-            self._body = None
-            for each in waits:
-                each.cancel()
-        value = outcome_of(body)
-        # What was done although its time was up is done.
-        return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
-
-    async def _called(self) -> Any | Raised:
-        if self._step.is_async:
-            return await self._invoke(self._call.key)
-        in_context = contextvars.copy_context().run
-        pool = self._play.services.threads
-        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoke, self._call.key))
-        return await found if inspect.isawaitable(found) else found
-
-    async def _abandon(self, task: "asyncio.Task[Answer]") -> None:
+    async def _abandon(self, task: "asyncio.Task[Answer | None]") -> None:
         """The author no longer waits: what may be done again is cut; the rest runs to its end, and is recorded then.
 
         What is cut in a thread goes on there, unheard.
         """
         if self._step.idempotent:
             self.cut()
-        if self._step.idempotent or self._body is None:
+        if self._step.idempotent or not self._body.runs:
             await asyncio.wait([task])
 
     def _failed(self, begun: StepRecord, error: BaseException, failed_before: int) -> StepRecord:
@@ -253,15 +223,24 @@ class StepCall:
         at: Millis = self._play.services.now()
         place = (self._call.place or self._play.records.next_place()) if placed else None
         text = begun.meta if meta is None else json.encode(meta)
-        return replace(begun, state=state, recorded=place, finished_at_ms=at, outcome=outcome, error=error, meta=text)
-
-
-def _contained(function: Callable[[str], Any], key: str) -> Any | Raised:
-    """Call a function in a thread; an exception might not get across (``StopIteration`` does not)."""
-    try:
-        return function(key)
-    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
-        return Raised(error)
+        return StepRecord(
+            step_key=begun.step_key,
+            attempt=begun.attempt,
+            step=begun.step,
+            kind=begun.kind,
+            state=state,
+            idempotent=begun.idempotent,
+            started_at_ms=begun.started_at_ms,
+            input_digest=begun.input_digest,
+            recorded=place,
+            finished_at_ms=at,
+            outcome=outcome,
+            error=error,
+            meta=text,
+            epoch=begun.epoch,
+            resolved_by=begun.resolved_by,
+            resolved_at_ms=begun.resolved_at_ms,
+        )
 
 
 def _meta(attempt: StepRecord) -> dict[str, Any]:

@@ -54,11 +54,19 @@ def _of(play: Play) -> dict[str, str]:
 async def _end_work(play: Play, hurry: Callable[[], bool]) -> None:
     """Let executing steps end, and drop what only waits."""
     while play.executing and not play.holding.lost and not hurry():
-        await asyncio.wait(list(play.executing.values()), timeout=_LOOK)
+        play.executed.clear()
+        ended = asyncio.ensure_future(play.executed.wait())
+        await asyncio.wait([ended], timeout=_LOOK)
+        ended.cancel()
+    play.over = True
     for step in list(play.executing):
         step.cut()
     work = list(play.work)
     for task in work:
         task.cancel()
-    if work:
-        await asyncio.wait(work)
+    for _ in range(_TURNS):
+        if all(task.done() for task in work):
+            return
+        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+    # A step that swallows its cancellation goes on unheard: nothing of it is recorded any more.
+    await asyncio.wait(work, timeout=_PATIENCE)

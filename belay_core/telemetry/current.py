@@ -12,12 +12,15 @@ from typing import Final, cast
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    ProxyTracer,
+    ProxyTracerProvider,
     Span,
     SpanKind,
     Status,
     StatusCode,
     Tracer,
     get_current_span,
+    get_tracer_provider,
     set_span_in_context,
 )
 
@@ -56,6 +59,11 @@ class CurrentSpan:
         """End the span; ``error`` is a fixed word that says what went wrong, if anything did."""
         contexts.detach(self._token)
         finish(self._span, outcome, error=error, attributes=attributes)
+
+
+def is_idle(tracer: Tracer) -> bool:
+    """Whether a span begun now would be seen by nobody: no provider is set."""
+    return type(tracer) is ProxyTracer and type(get_tracer_provider()) is ProxyTracerProvider
 
 
 def open_span(

@@ -4,11 +4,11 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
-from opentelemetry.trace import SpanKind, Tracer, TracerProvider
+from opentelemetry.trace import INVALID_SPAN, SpanKind, Tracer, TracerProvider, get_current_span
 from typing_extensions import override
 
 from belay_core.telemetry import carrier, names
-from belay_core.telemetry.current import CurrentSpan, finish, open_span
+from belay_core.telemetry.current import CurrentSpan, finish, is_idle, open_span
 from belay_core.telemetry.drained import ERRORS, Drained, ending
 from belay_core.telemetry.instruments import tracer
 from belay_core.telemetry.watch import nanoseconds
@@ -26,6 +26,11 @@ class EngineSpans(Middleware):
     def __init__(self, tracer_provider: TracerProvider | None = None, *, linked: bool = False) -> None:
         self._tracer = tracer(tracer_provider)
         self._linked = linked
+
+    @property
+    @override
+    def idle(self) -> bool:
+        return is_idle(self._tracer) and get_current_span() is INVALID_SPAN
 
     @override
     @contextmanager

@@ -1,15 +1,18 @@
 """What a context asks of the engine behind it."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
 
 T = TypeVar("T")
+
+Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""What a step's function is called with, by position and by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,9 @@ class Conductor(Protocol):
 
     @abstractmethod
     def step(
-        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: object
+        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: Arguments | None
     ) -> Coroutine[Any, Any, Any]:
-        """A step: ``invoke`` calls its function, given the step key; ``arguments`` are its input."""
+        """A step: ``invoke`` calls its function, given the step key; ``arguments`` are its input, if it has any."""
 
     @abstractmethod
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:

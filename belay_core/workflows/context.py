@@ -61,7 +61,7 @@ class Context:
         resumed.
         """
         step = as_step(fn)
-        return self._conductor.step(self._scope, step, lambda _key: step.fn(*args, **kwargs), [list(args), kwargs])
+        return self._conductor.step(self._scope, step, lambda _key: step.fn(*args, **kwargs), (args, kwargs))
 
     def keyed_step(self, step: Step[..., R], invoke: Callable[[str], Any]) -> Coroutine[Any, Any, R]:
         """A step of the class form, whose function is told its key and has no arguments of its own."""

@@ -5,9 +5,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from types import NoneType
+from typing import Any, Final, cast
 
 from belay_core.errors import ValueRefused
+
+_SCALARS: Final = frozenset({str, int, float, bool, NoneType})
+_WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def text_digest(text: str) -> str:
@@ -29,9 +33,19 @@ def value_digest(value: object) -> str:
     return text_digest(text)
 
 
+def arguments_digest(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    """The digest of a call's arguments. Raises ``ValueRefused`` where one of them is no data."""
+    if not kwargs and all(type(each) in _SCALARS for each in args):
+        # They are their own sorted form.
+        text = _text([args, kwargs])
+        if text is not None:
+            return text_digest(text)
+    return value_digest([list(args), kwargs])
+
+
 def _text(form: object) -> str | None:
     try:
-        return json.dumps(form, sort_keys=True, separators=(",", ":"))
+        return _WRITER.encode(form)
     except ValueError:
         return None  # an integer of more digits than Python writes
 

@@ -73,6 +73,11 @@ class Middleware(Protocol):
     A context manager of this protocol never changes what happens inside it.
     """
 
+    @property
+    def idle(self) -> bool:
+        """Whether watching a step would leave no trace just now; asked before each, so that it costs nothing then."""
+        return False
+
     def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
         """Round the storing of a run; gives the text to keep with it, from which later stretches go on."""
         ...

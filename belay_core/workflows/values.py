@@ -35,7 +35,9 @@ class Codec(Generic[T]):
         self.annotation = NoneType if annotation is None else annotation
         """The type, as it was written."""
         self._plain = _hashable(self.annotation) and self.annotation in _PLAIN
-        self._adapter: Any = None if self._plain else _adapter(self.annotation)
+        if not self._plain:
+            adapter = _adapter(self.annotation)
+            self._serialize, self._validate = adapter.serializer.to_python, adapter.validator.validate_json
 
     def encode(self, value: T) -> str:
         """The value as compact JSON text, verified to read back equal.
@@ -46,11 +48,11 @@ class Codec(Generic[T]):
 
     def round_trip(self, value: T) -> tuple[str, T]:
         """The stored text of a value, and the value as it will be read back. Raises ``ValueRefused``."""
-        data = self._data(value)
-        text = json.encode(data)
+        data = self._dumped(value)
+        text = self._text(value, data)
         decoded = self.decode(text)
         if not self._plain and not (
-            type(decoded) is type(value) and decoded == value and _same(self._data(decoded), data)
+            type(decoded) is type(value) and decoded == value and _same(self._dumped(decoded), data)
         ):
             raise ValueRefused(f"a value of type {type(value).__name__} would not read back equal")
         return text, decoded
@@ -59,11 +61,9 @@ class Codec(Generic[T]):
         """The value of a stored text. Raises ``ValueRefused`` where it does not fit the type."""
         if self._plain:
             return cast("T", self._plain_value(text))
-        from pydantic import ValidationError
-
         try:
-            return cast("T", self._adapter.validate_json(text, **_READING))
-        except ValidationError:
+            return self._validate(text, **_READING)  # type: ignore[no-any-return]
+        except ValueError:
             raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
 
     def _plain_value(self, text: str) -> object:
@@ -74,23 +74,23 @@ class Codec(Generic[T]):
         self._require_plain(value)
         return value
 
-    def _data(self, value: object) -> JsonValue:
-        data = value
-        if self._plain:
-            self._require_plain(value)
-        else:
-            data = self._dumped(value)
+    def _text(self, value: object, data: Any) -> str:
+        text = json.admitted(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+        if text is not None:
+            return text
         complaint = json.complaint(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
         if complaint is not None:
             raise ValueRefused(f"a value of type {type(value).__name__} {complaint}")
-        return cast("JsonValue", data)
+        return json.encode(data)
 
-    def _dumped(self, value: object) -> object:
-        from pydantic_core import PydanticSerializationError
-
+    def _dumped(self, value: object) -> Any:
+        """The value as data, or what is taken for it; whether it is, remains to be seen."""
+        if self._plain:
+            self._require_plain(value)
+            return value
         try:
-            return self._adapter.dump_python(value, **_WRITING)
-        except (PydanticSerializationError, UnicodeDecodeError, ValueError, AttributeError, TypeError, RecursionError):
+            return self._serialize(value, **_WRITING)
+        except (ValueError, AttributeError, TypeError, RecursionError):
             kind, expected = type(value).__name__, _name(self.annotation)
             raise ValueRefused(f"a value of type {kind} cannot be stored as {expected}") from None
 
@@ -124,7 +124,7 @@ def _adapter(annotation: Any) -> Any:
     raise DefinitionError(f"{_name(annotation)} {why}")
 
 
-def _same(one: JsonValue, other: JsonValue) -> bool:
+def _same(one: Any, other: Any) -> bool:
     """Whether two values are the same but for the order of what came from a set, which is any order."""
     return one == other or _ordered(one) == _ordered(other)
 

@@ -162,7 +162,7 @@ async def test_tasks_nobody_refers_to_survive_the_garbage_collector(bench):
 
 
 async def test_a_context_is_of_no_use_after_its_run_has_ended_or_in_another_thread(bench):
-    kept = []
+    kept, over = [], asyncio.Event()
 
     async def work() -> None:
         bench.effects.append("work")
@@ -175,7 +175,7 @@ async def test_a_context_is_of_no_use_after_its_run_has_ended_or_in_another_thre
         kept.extend([ctx, ctx.branch("late")])
 
         async def late() -> None:
-            await asyncio.sleep(0.02)
+            await over.wait()
             await kept[1].step(work)
 
         kept.append(asyncio.create_task(late()))
@@ -187,6 +187,7 @@ async def test_a_context_is_of_no_use_after_its_run_has_ended_or_in_another_thre
     await bench.drained(leaking)
     with pytest.raises(RunFailed, match="not by threads"):
         await run.result()
+    over.set()
     await asyncio.wait([kept[2]])
     assert kept[2].cancelled()
     with pytest.raises(DefinitionError, match="another task"):

@@ -93,7 +93,7 @@ async def test_what_was_given_up_keeps_its_place_among_what_others_heard(bench):
 
         async def impatient(c: Context) -> None:
             try:
-                await asyncio.wait_for(c.step(work, "slow"), 0.02)
+                await asyncio.wait_for(c.step(work, "slow"), 0.3)
             except (TimeoutError, StepCancelled):
                 told_here.append("gave up")
                 doors["quick"].set()

@@ -50,6 +50,8 @@ async def test_runs_leave_no_task_no_listener_and_no_memory_behind(bench):
             runs = [await worker.client.start(busy, number) for number in range(25)]
             for run in runs:
                 assert (await run.result()) >= 0
+            while worker.host.in_hand:
+                await asyncio.sleep(0.001)
             del runs, run
             gc.collect()
             counts.append(len(gc.get_objects()))

@@ -1,0 +1,104 @@
+"""Running the body of a step, which may be cut, may outlast its time, and may raise anything."""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from belay_core.engine.board import Call
+from belay_core.engine.play import Play
+from belay_core.workflows.caught import Raised, caught, outcome_of
+from belay_core.workflows.step import Step
+
+
+class Body:
+    """The body of one step: run in the engine's task for the call or, where it has a time limit, in one of its own."""
+
+    def __init__(self, play: Play, call: Call, step: Step[..., Any], invoke: Callable[[str], Any]) -> None:
+        self.was_cut = False
+        """Set once the engine has cancelled it."""
+        self._play = play
+        self._call = call
+        self._step = step
+        self._invoke = invoke
+        self._task: asyncio.Future[Any] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs just now."""
+        return self._task is not None
+
+    def cut(self) -> None:
+        """Stop it, as far as it can be stopped: what runs in a thread goes on there."""
+        self.was_cut = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> Any | Raised:
+        """What it gives or raises."""
+        if self._step.timeout is not None:
+            return await self._limited(self._step.timeout)
+        task = self._call.work
+        assert task is not None  # noqa: S101  (this is that task)
+        asked = task.cancelling()
+        self._task = task
+        try:
+            value = await self._called()
+        except BaseException as error:
+            # A coroutine that is closed is told so by GeneratorExit, outside of its task.
+            if isinstance(error, KeyboardInterrupt) or asyncio.current_task() is not task:
+                raise
+            value = Raised(error)
+        finally:
+            self._task = None
+        if task.cancelling() > asked:
+            await self._uncancelled(task, asked)
+        return value
+
+    async def _uncancelled(self, task: "asyncio.Task[Any]", asked: int) -> None:
+        """A cancellation was meant for the body, which has ended; one that ends the play is meant for this task."""
+        if self._play.over:
+            raise asyncio.CancelledError
+        while task.cancelling() > asked:
+            task.uncancel()
+        try:
+            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop: one that has not arrived yet arrives here)
+        except asyncio.CancelledError:
+            if self._play.over:
+                raise
+
+    async def _limited(self, span: timedelta) -> Any | Raised:
+        self._task = body = asyncio.ensure_future(caught(self._called))
+        clock = self._play.services.stores.clock
+        waits: set[asyncio.Future[Any]] = {body, asyncio.ensure_future(clock.sleep(span.total_seconds()))}
+        late = False
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not body.done():
+                late = body.cancel()
+                await asyncio.wait({body})
+        finally:
+            self._task = None
+            for each in waits:
+                each.cancel()
+        value = outcome_of(body)
+        # What was done although its time was up is done.
+        return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
+
+    async def _called(self) -> Any | Raised:
+        if self._step.is_async:
+            return await self._invoke(self._call.key)
+        in_context = contextvars.copy_context().run
+        pool = self._play.services.threads
+        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoke, self._call.key))
+        return await found if inspect.isawaitable(found) else found
+
+
+def _contained(function: Callable[[str], Any], key: str) -> Any | Raised:
+    """Call a function in a thread; an exception might not get across (``StopIteration`` does not)."""
+    try:
+        return function(key)
+    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
+        return Raised(error)
