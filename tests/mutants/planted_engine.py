@@ -58,8 +58,8 @@ KEYS: Final[tuple[Mutant, ...]] = (
         "replay_out_of_the_recorded_order",
         "belay_core/engine/board.py",
         (
-            "heapq.heappush(self._ready, (recorded, self._count, call, at, turn))",
-            "heapq.heappush(self._ready, (0, self._count, call, at, turn))",
+            "heapq.heappush(self._ready, (recorded, self._count, call, at, turn, answer))",
+            "heapq.heappush(self._ready, (0, self._count, call, at, turn, answer))",
         ),
         by="first_of_two or same_story or keeps_its_place",
         tests=_ENGINE,
@@ -136,7 +136,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "no_record_before_the_effect",
         "belay_core/engine/stepping.py",
-        ("            if not self._step.idempotent:\n                await self._record(begun)\n", ""),
+        ("        if not self._step.idempotent:\n            await self._record(begun)\n", ""),
         by="goes_to_review_when_its_owner_dies",
         tests=_ENGINE,
     ),
