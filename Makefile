@@ -121,3 +121,7 @@ VALUES ?= 10000
 conformance: $(READY) ## every driver against the contract (JSON=file, SEEDS=n, VALUES=n)
 	$(BIN)/pytest --numprocesses=$(WORKERS) -m 'belay_conformance or belay_case' --belay-seeds=$(SEEDS) \
 		--belay-values=$(VALUES) $(if $(JSON),--belay-conformance='$(JSON)') $(TEST_ARGS)
+
+.PHONY: downstream
+downstream: $(READY) ## install the wheel elsewhere, with other people's driver and project (JSON=file)
+	$(BIN)/python -m tests.downstream.check $(if $(JSON),--json '$(JSON)')

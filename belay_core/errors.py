@@ -1,26 +1,26 @@
 """Broken promises. What a caller must plan for is an answer (``outcomes``), never one of these.
 
-::
-
-    BelayError
-    ├─ StoreError(code, method, detail, cause)
-    │  ├─ RunStoreError       invalid_run · not_found_row · constraint · decode_failed · persistence_failed
-    │  ├─ AttemptStoreError   invalid_attempt · constraint · decode_failed · persistence_failed · unknown
-    │  ├─ EngineStoreError    constraint · decode_failed · persistence_failed
-    │  ├─ WaitingStoreError · JournalError · ChangesError · RetentionError
-    │  │                      invalid_run · constraint · decode_failed · persistence_failed
-    │  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
-    ├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
-    ├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
-    ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
-    ├─ DriverNotFound         no installed driver opens this kind of URL
-    ├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
-    ├─ InvalidTransitionError an operator's verb does not fit the state of the run
-    ├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
-    ├─ ValueRefused           a value cannot be stored as data
-    ├─ RunNotFoundError       no such run
-    ├─ RunFailed · RunCancelled      how a run ended, raised by ``result``
-    └─ StepFailed · StepCancelled    how a step ended, raised where it was awaited
+```text
+BelayError
+├─ StoreError(code, method, detail, cause)
+│  ├─ RunStoreError       invalid_run · not_found_row · constraint · decode_failed · persistence_failed
+│  ├─ AttemptStoreError   invalid_attempt · constraint · decode_failed · persistence_failed · unknown
+│  ├─ EngineStoreError    constraint · decode_failed · persistence_failed
+│  ├─ WaitingStoreError · JournalError · ChangesError · RetentionError
+│  │                      invalid_run · constraint · decode_failed · persistence_failed
+│  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
+├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
+├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
+├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
+├─ DriverNotFound         no installed driver opens this kind of URL
+├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
+├─ InvalidTransitionError an operator's verb does not fit the state of the run
+├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
+├─ ValueRefused           a value cannot be stored as data
+├─ RunNotFoundError       no such run
+├─ RunFailed · RunCancelled      how a run ended, raised by ``result``
+└─ StepFailed · StepCancelled    how a step ended, raised where it was awaited
+```
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,19 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 RunStoreCode: TypeAlias = Literal["invalid_run", "not_found_row", "constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in a run store."""
 AttemptStoreCode: TypeAlias = Literal["invalid_attempt", "constraint", "decode_failed", "persistence_failed", "unknown"]
+"""What can go wrong in an attempt store."""
 EngineStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in the engine's store."""
 WriterCode: TypeAlias = Literal["constraint", "persistence_failed", "commit_unknown", "inside", "ended", "unsupported"]
+"""What can go wrong in a write of several operations."""
 DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "unknown"]
+"""What kind of failure a database reported."""
 SchemaState: TypeAlias = Literal["empty", "foreign", "older", "newer", "altered"]
+"""How a database differs from what this code needs."""
 MigrationRule: TypeAlias = Literal["namespace", "offset", "key", "contract", "previous_names", "order"]
+"""The rule that a set of migrations breaks."""
 
 
 class BelayError(Exception):
@@ -43,6 +50,7 @@ class BelayError(Exception):
 class DatabaseError(BelayError):
     """What kind of failure the database reported; nothing of its text is kept.
 
+    ``code`` is the kind, ``sqlstate`` the five characters of PostgreSQL, where there are any.
     ``transient`` says that what failed did not happen and may succeed when it is sent again.
     """
 
@@ -54,7 +62,11 @@ class DatabaseError(BelayError):
 
 
 class StoreError(BelayError):
-    """A store operation that could not keep its promise; ``cause`` holds names and kinds, never values."""
+    """A store operation that could not keep its promise.
+
+    ``store`` and ``method`` name the operation, ``code`` says what kind of defect it is, ``detail`` what was met, in
+    fixed words; ``cause`` holds names and kinds, never values.
+    """
 
     store = "Store"
 
@@ -169,7 +181,7 @@ class RunNotFoundError(BelayError):
 
 
 class RunFailed(BelayError):
-    """The run failed; ``type`` and ``message`` are those of its error."""
+    """The run ``run_id`` failed; ``type`` and ``message`` are those of its error."""
 
     def __init__(self, run_id: str, error_type: str, message: str) -> None:
         super().__init__(f"run {run_id} failed: {error_type}: {message}")
@@ -179,7 +191,7 @@ class RunFailed(BelayError):
 
 
 class RunCancelled(BelayError):
-    """The run was cancelled."""
+    """The run ``run_id`` was cancelled."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} was cancelled")
@@ -187,7 +199,10 @@ class RunCancelled(BelayError):
 
 
 class StepFailed(BelayError):
-    """A step failed for good; the same fresh and resumed, whatever exception its body raised."""
+    """A step failed for good; the same fresh and resumed, whatever exception its body raised.
+
+    ``step`` is its name; ``type`` and ``message`` are those of the exception.
+    """
 
     def __init__(self, step: str, error_type: str, message: str) -> None:
         super().__init__(f"step {step} failed: {error_type}: {message}")
@@ -197,7 +212,7 @@ class StepFailed(BelayError):
 
 
 class StepCancelled(BelayError):
-    """A step was cancelled by its author while it ran; raised where a replay awaits it again."""
+    """The step named ``step`` was cancelled by its author while it ran; raised where a replay awaits it again."""
 
     def __init__(self, step: str) -> None:
         super().__init__(f"step {step} was cancelled")

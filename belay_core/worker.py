@@ -26,10 +26,12 @@ _DEFAULT = Settings()
 class Worker:
     """Executes runs of the workflows it is given, from entering it until leaving it.
 
-    ``concurrency`` runs are in hand at once. Leaving takes no further run, lets running steps end within ``grace``
-    while their leases are renewed, and releases the runs to whoever is there. With ``background=False`` it does
-    nothing by itself: a test takes and drains runs by hand (``belay_testing.drain``). Raises ``StoreAbsent`` where the
-    stores have no engine.
+    ``concurrency`` runs are in hand at once, and where nothing wakes it the worker looks for more every ``poll``
+    seconds. Steps that are not async share ``threads`` threads. Leaving takes no further run, lets running steps end
+    within ``grace`` while their leases are renewed, and releases the runs to whoever is there. With
+    ``background=False`` it does nothing by itself: a test takes and drains runs by hand
+    (``belay_testing.drive.drain``). Raises ``StoreAbsent`` where the stores have no engine, and ``InvalidInput`` for a
+    setting that breaks its rule.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own, given by name)
@@ -56,6 +58,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="belay-step")
         services = Services(watched, settings, chance or SystemChance(), self._pool, Watchers(watchers))
         self.host = Host(services, catalogue(definitions))
+        """What takes and drains runs; ``belay_testing.drive`` moves it by hand."""
         self._background = background
         self._entered = False
         self._working: asyncio.Task[None] | None = None

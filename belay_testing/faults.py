@@ -33,7 +33,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 Send: TypeAlias = Callable[[], Awaitable[Any]]
+"""Sends the call."""
 Strike: TypeAlias = Callable[["FaultStore[Any]", str], Awaitable[object]]
+"""What happens at a call: given the store and the name of the operation."""
 
 _ERRORS: tuple[tuple[str, type[StoreError]], ...] = (
     ("acquire", EngineStoreError),
@@ -52,7 +54,8 @@ _STORES = ("runs", "attempts", "engine", "waiting", "journal", "changes", "reten
 class Fault:
     """What happens at a call: ``strike`` is awaited before the call is sent, or after it was executed.
 
-    With ``lands`` the caller hears of the strike at once, and the call is sent when ``lands`` has come back.
+    ``name`` is how reports call it. With ``lands`` the caller hears of the strike at once, and the call is sent when
+    ``lands`` has come back.
     """
 
     name: str
@@ -81,7 +84,7 @@ def hang(*, before: bool = True) -> Fault:
 
 
 def delay(clock: Clock, seconds: float, *, before: bool = True) -> Fault:
-    """The call, or its reply, is under way for so long."""
+    """The call, or its reply, is under way for so many seconds."""
 
     async def wait(_store: "FaultStore[Any]", _method: str) -> None:
         await clock.sleep(seconds)

@@ -70,7 +70,8 @@ class Client(Starting):
     ) -> tuple[RunSummary, ...]:
         """A page of runs without payloads, the newest first; ``before`` is the last run id of the page before.
 
-        Raises ``RunNotFoundError`` where there is no such run.
+        ``limit`` is 1 to 1,000. Raises ``RunNotFoundError`` where there is no such run, and ``InvalidInput`` for a
+        status that is none.
         """
         try:
             wanted = None if status is None else RunStatus(status)
@@ -88,7 +89,10 @@ class Client(Starting):
         return await self._stores.engine.list_runs(command)
 
     async def result(self, run: str | RunHandle[Out], *, of: Any = None) -> Any:
-        """Wait for the end of a run, and give its result: typed by its handle or by ``of``, else plain JSON."""
+        """Wait for the end of a run, and give its result: typed by its handle or by ``of``, else plain JSON.
+
+        Raises as ``RunHandle.result`` does.
+        """
         if isinstance(run, RunHandle):
             return await run.result()
         codec = codec_for(Untyped if of is None else of)
@@ -102,7 +106,7 @@ class Client(Starting):
         return found[0]
 
     async def journal(self, run: str | RunHandle[Any]) -> tuple[JournalEntry, ...]:
-        """What happened to the run, in order."""
+        """What happened to the run, in order; nothing for an unknown one."""
         return await self._stores.engine.journal(admitted_run(run))
 
     async def explain(self, run: str | RunHandle[Any]) -> Explanation:
@@ -119,7 +123,8 @@ class Client(Starting):
     ) -> Resolved:
         """Give an operator's word on a run in review; ``step_key`` where it is about an orphaned step.
 
-        Raises ``InvalidTransitionError`` where nothing waits for such a word, and ``RunNotFoundError``.
+        Raises ``InvalidTransitionError`` where nothing waits for such a word, ``RunNotFoundError``, and
+        ``InvalidInput`` for a word that is none.
         """
         if isinstance(resolution, commands.Happened):
             admitted_json("outcome", resolution.outcome)
@@ -138,5 +143,5 @@ class Client(Starting):
 
     @staticmethod
     def happened(result: object, *, of: Any = None) -> commands.Happened:
-        """The word that an orphaned step did take place, with this result."""
+        """The word that an orphaned step did take place, with this result. Raises ``InvalidInput`` for no data."""
         return commands.Happened(admitted_value("result", result, of))

@@ -123,6 +123,7 @@ class PostgresMigrations(Migrations):
 
 
 MIGRATIONS: Final = PostgresMigrations()
+"""What the command line migrates PostgreSQL by."""
 
 
 def _engines(engine: AsyncEngine, address: Address) -> Engines:

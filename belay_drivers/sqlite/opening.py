@@ -100,6 +100,7 @@ class SqliteMigrations(Migrations):
 
 
 MIGRATIONS: Final = SqliteMigrations()
+"""What the command line migrates SQLite by."""
 
 
 def _path_of(path_or_url: "str | os.PathLike[str]") -> str:

@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 from functools import partial
 
+import asyncpg
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -17,6 +18,7 @@ from belay_testing.conformance import (
     SchemaConformance,
     StoreConformance,
 )
+from belay_testing.postgres_server import run_apart
 from tests.drivers.dictionary import open_dictionary
 from tests.drivers.dictionary_shelf import Shelf
 from tests.drivers.tampering import SqlTamper
@@ -56,18 +58,17 @@ def open_empty_postgres(request):
     if "tamper" in request.fixturenames:
         return partial(open_postgres, request.getfixturevalue("belay_postgres").url)
     url = request.getfixturevalue("used_database")
-    is_empty = False
+    run_apart(empty(url))
+    return partial(open_postgres, url)
 
-    @asynccontextmanager
-    async def opened(**given):
-        nonlocal is_empty
-        async with open_postgres(url, **given) as stores:
-            if not is_empty:
-                await SqlTamper(stores).run(EMPTY)
-                is_empty = True
-            yield stores
 
-    return opened
+async def empty(url):
+    """As the database's owner, whoever the stores are."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(EMPTY)
+    finally:
+        await connection.close()
 
 
 class TestMemory(StoreConformance, EngineConformance, SchemaConformance):
@@ -104,6 +105,7 @@ class TestDictionary(StoreConformance):
 
 class TestObservedMemory(StoreConformance, EngineConformance):
     driver = "sqlite in memory, observed"
+    most_histories = 2
 
     @pytest.fixture
     def harness(self):
@@ -112,6 +114,7 @@ class TestObservedMemory(StoreConformance, EngineConformance):
 
 class TestObservedPostgres(StoreConformance, EngineConformance):
     driver = "postgresql, observed"
+    most_histories = 2
 
     @pytest.fixture
     def harness(self, open_empty_postgres):

@@ -94,6 +94,14 @@ def test_a_run_of_some_tests_says_so_and_fails_nobody(pytester: pytest.Pytester)
     assert "never answered" not in told
 
 
+def test_the_name_of_a_chapter_selects_its_tests_and_no_others(pytester: pytest.Pytester):
+    code, told = run(pytester, f"{HONEST},", "-k", "Short and not TestShort")
+    assert (code, "deselected" in told) == (5, True)
+    pytester.makepyfile(test_long=SUITE.replace("GAPS", f"{HONEST},").replace("class Short(", "class Long(").replace("TestShort(Short)", "TestShort(Long)"))
+    code, told = run(pytester, f"{HONEST},", "-k", "Long")
+    assert (code, "2 passed, 3 deselected, 1 xfailed" in told) == (0, True), told
+
+
 def test_a_gap_that_has_closed_is_a_failure(pytester: pytest.Pytester):
     code, told = run(pytester, f"{HONEST}, {CLOSED}")
     assert code == 1
