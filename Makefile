@@ -113,6 +113,10 @@ crashes: $(READY) ## kill a process at every SQL statement (JSON=file, CRASH_ARG
 cancels: $(READY) ## cancel every store operation at every await (JSON=file, CANCEL_ARGS="--share 1/8")
 	$(BIN)/python -m tests.cancels.enumerate $(if $(JSON),--json '$(JSON)') $(CANCEL_ARGS)
 
+.PHONY: mutants
+mutants: $(READY) ## plant defects, and see that tests notice each (JSON=file, MUTANT_ARGS="--share 1/8")
+	$(BIN)/python -m tests.mutants.check $(if $(JSON),--json '$(JSON)') $(MUTANT_ARGS)
+
 # What every driver promises, tried harder than in `make test`.
 SEEDS ?= 100
 VALUES ?= 10000

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from belay_testing.postgres_server import URL_VARIABLE, PostgresServer
+from tests.crashes.shares import add_share, share_of
 from tests.mutants.mutant import Mutant
 from tests.mutants.planted_engine import KEYS, STEPS, WAITING
 from tests.mutants.planted_stores import ANSWERS, CLAIMS, FENCES
@@ -103,7 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     if given.json:
         # A run that breaks off must not leave the figures of an earlier one.
         given.json.unlink(missing_ok=True)
-    planted = [mutant for place, mutant in enumerate(PLANTED) if _is_wanted(given, place, mutant)]
+    share = share_of(given)
+    planted = [mutant for mutant in PLANTED if (mutant.name in given.only if given.only else share.has())]
     began = time.monotonic()
     with PostgresServer() as server, tempfile.TemporaryDirectory() as folder:
         os.environ[URL_VARIABLE] = server.url
@@ -148,19 +150,12 @@ def _judged(copies: list[Copy], planted: Sequence[Mutant]) -> tuple[int, int]:
         return sum(caught), sum(ailing)
 
 
-def _is_wanted(given: argparse.Namespace, place: int, mutant: Mutant) -> bool:
-    if given.only:
-        return mutant.name in given.only
-    return bool(place % given.of == given.part % given.of)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="plant these alone")
     parser.add_argument("--workers", type=int, default=2, help="copies worked on side by side")
-    parser.add_argument("--of", type=int, default=1, metavar="N", help="plant every N-th alone")
-    parser.add_argument("--part", type=int, default=0, metavar="K", help="which of the N shares")
+    add_share(parser)
     return parser
 
 
