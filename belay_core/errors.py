@@ -33,6 +33,14 @@ AttemptStoreCode: TypeAlias = Literal["invalid_attempt", "constraint", "decode_f
 """What can go wrong in an attempt store."""
 EngineStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
 """What can go wrong in the engine's store."""
+WaitingStoreCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in a waiting store."""
+JournalCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in a journal."""
+ChangesCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in a change feed."""
+RetentionCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong where runs are deleted."""
 WriterCode: TypeAlias = Literal["constraint", "persistence_failed", "commit_unknown", "inside", "ended", "unsupported"]
 """What can go wrong in a write of several operations."""
 DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "unknown"]

@@ -29,6 +29,9 @@ MAXIMUM_JSON_DEPTH: Final = 128
 MAXIMUM_JSON_NODES: Final = 100_000
 """Values of a JSON document, and separately its members."""
 
+MAXIMUM_HELD_VALUES: Final = 1_000_000
+"""Members of the containers in an argument or a result, those that are shared counted each time."""
+
 MAXIMUM_CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 """Encoded bytes above which no configuration admits a checkpoint."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from abc import abstractmethod
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
 Millis: TypeAlias = int
@@ -28,6 +29,15 @@ class Clock(Protocol):
 def reading(clock: Clock) -> Millis:
     """The clock's moment as it is stored and compared: whole milliseconds, rounded down."""
     return int(clock.now() // 1)
+
+
+def utc_text(at_ms: Millis) -> str:
+    """A moment in UTC by ISO 8601, to the millisecond; one beyond the calendar as its number."""
+    try:
+        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        return f"{at_ms} ms after 1970"
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)

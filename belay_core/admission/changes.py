@@ -112,6 +112,6 @@ class ChangesInput(RunInput):
 
 def _is_text(spelled: list[str]) -> bool:
     try:
-        return all(bytes.fromhex(each).decode() for each in spelled)
+        return all("\0" not in bytes.fromhex(each).decode() for each in spelled)
     except UnicodeDecodeError:
         return False

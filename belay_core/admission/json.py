@@ -32,8 +32,10 @@ class JsonRefused(ValueError):
 
 def complaint(value: object, *, max_bytes: int | None = None) -> str | None:
     """What keeps a value from being stored as data, or None; exactly the built-in types are data."""
-    found = _Walk(safe_integers=True).over(value)
-    if found is None and max_bytes is not None and _encoded_bytes(value) > max_bytes:
+    walk = _Walk(safe_integers=True)
+    found = walk.over(value)
+    # A value that holds a long text many times is small, and what is written of it is not.
+    if found is None and max_bytes is not None and (walk.characters > max_bytes or _encoded_bytes(value) > max_bytes):
         return TOO_LARGE
     return found
 
@@ -43,10 +45,11 @@ def admitted(value: object, *, max_bytes: int) -> str | None:
 
     Almost every value is small and flat: what the walk bounds is bounded by its depth and the length of its text.
     """
-    if not _is_plain(value, _QUICK_DEPTH):
+    longest = min(_QUICK_LENGTH, max_bytes // 4)
+    if _left_over(value, _QUICK_DEPTH, longest) < 0:
         return None
     text = _WRITER.encode(value)
-    return text if len(text) <= min(_QUICK_LENGTH, max_bytes // 4) else None
+    return text if len(text) <= longest else None
 
 
 def text_complaint(text: object, *, max_bytes: int | None = None) -> str | None:
@@ -136,6 +139,8 @@ class _Walk:
     """One pass over a value, by a stack of its own: a deep value must not exhaust the interpreter's."""
 
     def __init__(self, *, safe_integers: bool) -> None:
+        self.characters = 0
+        """The length of every text and key within the value: at least so many bytes are written of it."""
         self._safe_integers = safe_integers
         self._nodes = 0
         self._members = 0
@@ -180,6 +185,7 @@ class _Walk:
         members = dict(value)
         if not all(type(key) is str and is_well_formed(key) for key in members):
             return BAD_KEY
+        self.characters += sum(map(len, cast("dict[str, object]", members)))
         return self._push(value, len(members), iter(members.values()))
 
     def _push(self, container: object, count: int, members: Iterator[object]) -> str | None:
@@ -194,6 +200,7 @@ class _Walk:
         if value is None or type(value) is bool:
             return None
         if type(value) is str:
+            self.characters += len(value)
             return None if is_well_formed(value) else BAD_TEXT
         if type(value) is int:
             return UNSAFE_INTEGER if self._safe_integers and abs(value) > limits.MAX_SAFE_INTEGER else None
@@ -210,30 +217,39 @@ _QUICK_LENGTH: Final = 16_384
 _QUICK_MEMBERS: Final = 64
 
 
-def _is_plain(value: object, depth: int) -> bool:
-    """Whether a value is data for certain: exactly the built-in types, few members, none deeper than ``depth``."""
+def _left_over(value: object, depth: int, room: int) -> int:
+    """What is left of so many characters when the value is written; below 0 where it may be no data or not fit.
+
+    Data for certain are exactly the built-in types, with few members, none deeper than ``depth``. A value that holds
+    another many times is as large as what is written of it, so that who counts stops where there is no room.
+    """
     if type(value) is str:
-        return value.isascii() or is_well_formed(value)
+        return room - len(value) if value.isascii() or is_well_formed(value) else -1
     if type(value) is int:
-        return -limits.MAX_SAFE_INTEGER <= value <= limits.MAX_SAFE_INTEGER
+        return room - 1 if -limits.MAX_SAFE_INTEGER <= value <= limits.MAX_SAFE_INTEGER else -1
     if value is None or type(value) is bool:
-        return True
+        return room - 1
     if type(value) is float:
-        return math.isfinite(value)
+        return room - 1 if math.isfinite(value) else -1
     if type(value) in _CONTAINERS:
-        return _is_plain_container(cast("list[object] | dict[object, object]", value), depth)
-    return False
+        return _left_over_by_container(cast("list[object] | dict[object, object]", value), depth, room - 2)
+    return -1
 
 
-def _is_plain_container(value: list[object] | dict[object, object], depth: int) -> bool:
+def _left_over_by_container(value: list[object] | dict[object, object], depth: int, room: int) -> int:
     if not depth or len(value) > _QUICK_MEMBERS:
-        return False
+        return -1
     if type(value) is dict:
         for key, member in value.items():
-            if not (type(key) is str and (key.isascii() or is_well_formed(key)) and _is_plain(member, depth - 1)):
-                return False
-        return True
-    return all(_is_plain(member, depth - 1) for member in value)
+            if type(key) is not str or not (key.isascii() or is_well_formed(key)) or room < 0:
+                return -1
+            room = _left_over(member, depth - 1, room - len(key))
+        return room
+    for member in value:
+        if room < 0:
+            return -1
+        room = _left_over(member, depth - 1, room)
+    return room
 
 
 def _refuse_constant(_name: str) -> NoReturn:

@@ -16,7 +16,7 @@ COMMANDS: Final = {
     "worker": (f"{_OURS}.worker:worker", "Execute the runs of an app until told to stop."),
     "start": (f"{_OURS}.start:start", "Start a run of a workflow."),
     "runs": (f"{_OURS}.runs:runs", "List runs, the newest first."),
-    "show": (f"{_OURS}.show:show", "Show all that is recorded of a run."),
+    "show": (f"{_OURS}.show:show", "Show what is recorded of a run."),
     "explain": (f"{_OURS}.explain:explain", "Say why a run stands where it stands, and what gets it going."),
     "approvals": (f"{_OURS}.approvals:approvals", "List what waits for a decision, the oldest first."),
     "approve": (f"{_OURS}.decide:approve", "Approve what a gate of a run asks."),

@@ -1,9 +1,8 @@
 """Moments and spans as people read them."""
 
-from datetime import UTC, datetime
 from typing import Final
 
-from belay_core.moments import Millis
+from belay_core.moments import Millis, utc_text
 
 _SECOND: Final = 1_000
 _MINUTE: Final = 60 * _SECOND
@@ -12,14 +11,8 @@ _DAY: Final = 24 * _HOUR
 
 
 def moment(at_ms: Millis | None) -> str | None:
-    """A moment in UTC by ISO 8601, to the millisecond; one beyond the calendar as its number."""
-    if at_ms is None:
-        return None
-    try:
-        found = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms after 1970"
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """A moment in UTC (``utc_text``)."""
+    return None if at_ms is None else utc_text(at_ms)
 
 
 def moment_and_age(at_ms: Millis | None, now_ms: Millis) -> str | None:

@@ -139,7 +139,10 @@ class Client(Starting):
             case NotFound():
                 raise RunNotFoundError(f"run_id: there is no run {command.run_id}")
             case _:
-                raise InvalidTransitionError(f"run {command.run_id} does not wait for this word of an operator")
+                standing = f"{await self._standing(command.run_id)}, and explain says more"
+                raise InvalidTransitionError(
+                    f"run {command.run_id} does not wait for this word of an operator; {standing}"
+                )
 
     @staticmethod
     def happened(result: object, *, of: Any = None) -> commands.Happened:

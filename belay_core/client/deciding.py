@@ -4,8 +4,10 @@ from typing import Any, Literal
 
 from belay_core import commands
 from belay_core.client.admitting import admitted_json, admitted_limit, admitted_run, admitted_value
+from belay_core.client.explaining import shown_state
 from belay_core.client.handle import RunHandle
 from belay_core.errors import InvalidInput, InvalidTransitionError
+from belay_core.ids import RunId
 from belay_core.outcomes.engine import Decided, DecideOutcome
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.bundle import Stores
@@ -45,6 +47,8 @@ class Deciding:
     ) -> DecideOutcome:
         """Approve what a gate of the run asks; with ``edited`` the run goes on with that instead.
 
+        ``of`` is the type of ``edited``, where that cannot be told from the value. It is not compared with the
+        subject's, which the workflow alone knows: an edit that does not fit sends the run to review.
         ``gate`` (or ``approval_id``, where several of one name wait) may be left out where one gate waits.
         ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to what is
         read here and now. Raises ``InvalidTransitionError`` where nothing waits, and ``InvalidInput`` where several
@@ -108,11 +112,15 @@ class Deciding:
             if gate in (None, each.gate) and approval_id in (None, each.approval_id)
         ]
         if not waiting:
-            raise InvalidTransitionError(f"run {run_id} waits for no such decision")
+            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {await self._standing(run_id)}")
         if len(waiting) > 1:
             rule = "several wait; name one by its id" if gate else "several wait; name one of them"
             raise InvalidInput("approval_id" if gate else "gate", rule)
         return waiting[0]
+
+    async def _standing(self, run_id: RunId) -> str:
+        run = await self._stores.engine.find_run(run_id)
+        return "there is no such run" if run is None else f"its state is {shown_state(run)}"
 
     def _identity(self, by: str | None) -> str:
         who = by or self.approver

@@ -3,18 +3,14 @@
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from belay_core.commands import RunHistory
 from belay_core.engine.failures import read_facts, read_failure
-from belay_core.moments import Millis
+from belay_core.moments import Millis, utc_text
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import RunSummary
 from belay_core.stores.bundle import LeaseTimes
-
-_NO_DATE = 253_402_300_799_000
-"""Milliseconds from which on calendars have no date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ def _pending(run: RunSummary, now: Millis) -> tuple[str, Millis, tuple[str, ...]
     if run.workflow is None:
         return "it has no workflow, so no worker takes it", run.created_at_ms, ()
     if run.ready_at_ms is not None and run.ready_at_ms > now:
-        return f"it is to start at {at(run.ready_at_ms)}", run.created_at_ms, (_command("cancel", run.run_id),)
+        return f"it is to start at {utc_text(run.ready_at_ms)}", run.created_at_ms, (_command("cancel", run.run_id),)
     because = f"no worker that knows the workflow {run.workflow} has taken it yet"
     return because, run.created_at_ms, ("belay worker --app MODULE:ATTRIBUTE", _command("cancel", run.run_id))
 
@@ -80,8 +76,9 @@ def _running(run: RunSummary, now: Millis, lease: LeaseTimes) -> tuple[str, Mill
     heard = run.heartbeat_at_ms or run.created_at_ms
     owner = "nobody" if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
     if now - heard <= lease.stale_after_ms:
-        return f"{owner} works on it", run.started_at_ms or run.created_at_ms, (_command("cancel", run.run_id),)
-    because = f"{owner} was last heard of at {at(heard)}; any worker takes it over"
+        because = f"{owner} works on it, and was last heard of at {utc_text(heard)}"
+        return because, run.started_at_ms or run.created_at_ms, (_command("cancel", run.run_id),)
+    because = f"{owner} was last heard of at {utc_text(heard)}; any worker takes it over"
     return because, heard, ("belay worker --app MODULE:ATTRIBUTE",)
 
 
@@ -100,7 +97,8 @@ def _suspended(history: RunHistory) -> tuple[str, Millis, tuple[str, ...]]:
         case "timer" | "backoff":
             what = "it sleeps" if reason == "timer" else "a step failed and is tried again"
             wake = run.waiting.wake_at_ms if run.waiting else None
-            return f"{what} until {at(wake)}", since, (_command("cancel", run.run_id),)
+            until = "no fixed moment" if wake is None else utc_text(wake)
+            return f"{what} until {until}", since, (_command("cancel", run.run_id),)
         case _:
             return "its worker left; any other takes it", since, ("belay worker --app MODULE:ATTRIBUTE",)
 
@@ -125,7 +123,15 @@ def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str,
     if orphans:
         about_it = _command("resolve", run.run_id, "--step", orphans[0].step_key)
         ways = (f"{about_it} --happened RESULT", f"{about_it} --retry", _command("resolve", run.run_id, "--give-up"))
+    if why == "orphan":
+        detail = next((_unkept(each) for each in orphans if each.step_key == step and each.error), detail)
     return f"it needs an operator's word ({why}{about}): {detail}", since, ways
+
+
+def _unkept(orphan: StepRecord) -> str:
+    """What is known of a step whose function has ended, and whose result could not be kept."""
+    kind, message = read_failure(orphan.error)
+    return f"it took place, and its result cannot be kept: {kind}: {message}"
 
 
 def _last_attempts(history: RunHistory) -> Iterable[StepRecord]:
@@ -139,12 +145,3 @@ def _command(*words: str) -> str:
 
 def _unresolved(attempt: StepRecord) -> bool:
     return attempt.state is StepState.ORPHANED and attempt.resolved_at_ms is None
-
-
-def at(moment: Millis | None) -> str:
-    """A moment as people write it, in UTC."""
-    if moment is None:
-        return "no fixed moment"
-    if moment >= _NO_DATE:
-        return "a moment beyond the year 9999"
-    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

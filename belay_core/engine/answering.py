@@ -1,12 +1,12 @@
 """What is said between the calls of a play and whoever ends it: answers, executions, reviews."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from belay_core.admission import json
+from belay_core.engine.work import Work
 from belay_core.errors import BelayError, StepCancelled
 from belay_core.moments import Millis
 from belay_core.records.step_record import StepRecord
@@ -33,7 +33,7 @@ class Answer:
         return self.record.finished_at_ms or self.record.started_at_ms
 
 
-Abandon: TypeAlias = Callable[["asyncio.Task[Answer | None]"], Awaitable[StepRecord | None]]
+Abandon: TypeAlias = Callable[[Work[Answer | None]], Awaitable[StepRecord | None]]
 
 
 class Executing(Protocol):

@@ -10,6 +10,7 @@ from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.failures import failure, read_failure
 from belay_core.engine.play import Play
+from belay_core.engine.work import Work, current_work
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.ids import ApprovalId
 from belay_core.moments import Millis
@@ -18,7 +19,7 @@ from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
 from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
-from belay_core.workflows.caught import Raised, caught
+from belay_core.workflows.caught import Raised
 from belay_core.workflows.conductor import Question
 from belay_core.workflows.fingerprints import text_digest, value_digest
 from belay_core.workflows.middleware import GateFacts
@@ -96,9 +97,11 @@ class GateCall:
             return None
         begun = self._begun()
         self._judging = True
-        verdict = await caught(self._question.needed)
+        verdict = await current_work().lend(self._question.needed, lambda: self._play.over)
         self._judging = False
         if isinstance(verdict, Raised):
+            if isinstance(verdict.error, asyncio.CancelledError) and self._call.given_up:
+                raise verdict.error
             return await self._close(begun, StepState.FAILED, None, failure(verdict.error))
         if verdict:
             return None
@@ -161,10 +164,10 @@ class GateCall:
             self._watch(str(outcome["answer"]))
         return self._kept(ended)
 
-    async def _withdraw(self, task: "asyncio.Task[Answer | None]") -> StepRecord | None:
+    async def _withdraw(self, task: Work[Answer | None]) -> StepRecord | None:
         """The author no longer waits: the gate is closed, and the approval can no longer be given."""
         if self._judging:
-            task.cancel()
+            task.end()
         await asyncio.wait([task])
         if not task.cancelled():
             return None

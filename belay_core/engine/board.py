@@ -30,8 +30,6 @@ class Call:
         self.waiting: Waiting | None = None
         self.given_up = False
         """Set once the author no longer waits for the answer."""
-        self.work: asyncio.Task[Any] | None = None
-        """The engine's task that works on it, if one does."""
         self.place: int | None = None
         """The place at which the author went on without waiting for the end of what it gave up."""
 

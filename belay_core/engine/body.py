@@ -9,6 +9,7 @@ from typing import Any
 
 from belay_core.engine.board import Call
 from belay_core.engine.play import Play
+from belay_core.engine.work import current_work
 from belay_core.workflows.caught import Raised, caught, outcome_of
 from belay_core.workflows.step import Step
 
@@ -40,34 +41,11 @@ class Body:
         """What it gives or raises."""
         if self._step.timeout is not None:
             return await self._limited(self._step.timeout)
-        task = self._call.work
-        assert task is not None  # noqa: S101  (this is that task)
-        asked = task.cancelling()
-        self._task = task
+        self._task = work = current_work()
         try:
-            value = await self._called()
-        except BaseException as error:
-            # A coroutine that is closed is told so by GeneratorExit, outside of its task.
-            if isinstance(error, KeyboardInterrupt) or asyncio.current_task() is not task:
-                raise
-            value = Raised(error)
+            return await work.lend(self._called, lambda: self._play.over)
         finally:
             self._task = None
-        if task.cancelling() > asked:
-            await self._uncancelled(task, asked)
-        return value
-
-    async def _uncancelled(self, task: "asyncio.Task[Any]", asked: int) -> None:
-        """A cancellation was meant for the body, which has ended; one that ends the play is meant for this task."""
-        if self._play.over:
-            raise asyncio.CancelledError
-        while task.cancelling() > asked:
-            task.uncancel()
-        try:
-            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop: one that has not arrived yet arrives here)
-        except asyncio.CancelledError:
-            if self._play.over:
-                raise
 
     async def _limited(self, span: timedelta) -> Any | Raised:
         self._task = body = asyncio.ensure_future(caught(self._called))
@@ -84,6 +62,9 @@ class Body:
             for each in waits:
                 each.cancel()
         value = outcome_of(body)
+        if isinstance(value, Raised) and isinstance(value.error, KeyboardInterrupt):
+            # The process ends, and with it the play; it is no end of the step.
+            await self._play.never()
         # What was done although its time was up is done.
         return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
 

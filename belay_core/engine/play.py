@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -12,6 +13,7 @@ from belay_core.engine.board import Board, Call
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.records import Records
 from belay_core.engine.services import Services
+from belay_core.engine.work import Work
 from belay_core.errors import BelayError, DefinitionError, StepCancelled, StoreError
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
@@ -44,7 +46,7 @@ class Play:
         self.review: Review | None = None
         self.broken: BelayError | None = None
         self.notes: list[str] = []
-        self.work: set[asyncio.Task[Any]] = set()
+        self.work: set[Work[Any]] = set()
         """The engine's own tasks: executions of steps, which outlive the author's interest in them."""
         self.executing: set[Executing] = set()
         """Steps an attempt of which executes or is being recorded."""
@@ -75,7 +77,7 @@ class Play:
         that, if any.
         """
         turn: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        call.work = task = self._working(lambda: self._taken(call, work, turn))
+        task = self.working(lambda: self._taken(call, work, turn))
         try:
             answer = await turn
         except asyncio.CancelledError:
@@ -205,18 +207,18 @@ class Play:
             arrival.set_result(what)
             self.board.hand_over(key)
 
-    async def _give_up(self, call: Call, task: "asyncio.Task[Answer | None]", abandon: Abandon) -> None:
+    async def _give_up(self, call: Call, task: Work[Answer | None], abandon: Abandon) -> None:
         """The author no longer waits: whatever comes of the call, a replay has to tell it so, at the same place."""
         call.given_up = True
         if task.done():
-            if (answer := task.result()) is not None:
+            if (answer := task.given) is not None:
                 await self._decline(call, answer)
             return
         if call.waiting is not None:
-            task.cancel()
+            task.end()
         self.board.works(call)
         record = await abandon(task)
-        if record is None and task.done() and (answer := task.result()) is not None:
+        if record is None and (answer := task.given) is not None:
             record = answer.record
         place = record.recorded if record is not None else None
         if place is None:
@@ -230,7 +232,7 @@ class Play:
     ) -> Answer | None:
         try:
             answer = await work()
-        except (HoldLost, ReviewNeeded, StoreError):
+        except (HoldLost, ReviewNeeded, StoreError, KeyboardInterrupt):
             raise
         except asyncio.CancelledError:
             turn.cancel()
@@ -270,7 +272,7 @@ class Play:
 
     async def _outlasting(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what has to be done, however often the caller is cancelled meanwhile; only the end of the play ends it."""
-        task = self._working(work)
+        task = self.working(work)
         while not task.done():
             try:
                 await asyncio.shield(task)
@@ -279,8 +281,9 @@ class Play:
                     raise
         self.work.discard(task)
 
-    def _working(self, work: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
-        task = asyncio.create_task(self._guarded(work))
+    def working(self, work: Callable[[], Awaitable[T]], context: Context | None = None) -> Work[T]:
+        """Begin work in a task of the engine, which ends with the play; who has its result takes it from ``work``."""
+        task = Work(self._guarded(work), context=context)
         self.work.add(task)
         return task
 

@@ -8,6 +8,7 @@ from belay_core.admission import json
 from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.play import Play
+from belay_core.engine.work import Work
 from belay_core.errors import StepCancelled
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
@@ -48,7 +49,7 @@ class SleepCall:
         await self._play.wait_for(self._call, Waiting("timer", self._call.key, wake_at), wake_at)
         return self._kept(await self._end(self._begun, StepState.SUCCEEDED))
 
-    async def _cancel(self, task: "asyncio.Task[Answer | None]") -> StepRecord | None:
+    async def _cancel(self, task: Work[Answer | None]) -> StepRecord | None:
         await asyncio.wait([task])
         return await self._end(self._begun or self._begin(), StepState.CANCELLED) if task.cancelled() else None
 

@@ -1,8 +1,10 @@
 """Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from belay_core.admission import json
@@ -12,6 +14,7 @@ from belay_core.engine.body import Body
 from belay_core.engine.failures import failure, read_failure
 from belay_core.engine.play import Play
 from belay_core.engine.records import is_orphan
+from belay_core.engine.work import Work
 from belay_core.errors import StepCancelled, StepFailed, ValueRefused
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
@@ -73,6 +76,8 @@ class StepCall:
 
     async def _execute(self, attempts: list[StepRecord]) -> Answer:
         """Go on from the attempts there are until there is an answer."""
+        given = copy_context()
+        attempt: Callable[[int, int], Awaitable[StepRecord]] = self._attempt
         while True:
             last = attempts[-1] if attempts else None
             if last is not None and (kept := self._kept(last)):
@@ -83,7 +88,16 @@ class StepCall:
                     return kept
             await self._play.require_unheld(self._call)
             failed = sum(1 for each in attempts if each.state is StepState.FAILED)
-            attempts.append(await self._attempt(1 + (last.attempt if last else 0), failed))
+            number = 1 + (last.attempt if last else 0)
+            attempts.append(await attempt(number, failed))
+            attempt = partial(self._attempt_in, given)
+
+    async def _attempt_in(self, context: Context, number: int, failed_before: int) -> StepRecord:
+        """A further attempt, in a copy of the context the first one was given: what that left there is not for this."""
+        work = self._play.working(lambda: self._attempt(number, failed_before), context.copy())
+        ended = await work
+        self._play.work.discard(work)
+        return ended
 
     async def _cleared(self, last: StepRecord) -> StepRecord:
         """Come back when there may be a further attempt, or with the outcome an operator has given."""
@@ -183,7 +197,7 @@ class StepCall:
         run_id = self._play.run.run_id
         return CurrentStep(run_id, self._step.name, f"{run_id}/{self._call.key}", attempt)
 
-    async def _abandon(self, task: "asyncio.Task[Answer | None]") -> None:
+    async def _abandon(self, task: Work[Answer | None]) -> None:
         """The author no longer waits: what may be done again is cut; the rest runs to its end, and is recorded then.
 
         What is cut in a thread goes on there, unheard.

@@ -63,10 +63,14 @@ async def _end_work(play: Play, hurry: Callable[[], bool]) -> None:
         step.cut()
     work = list(play.work)
     for task in work:
-        task.cancel()
+        task.end()
     for _ in range(_TURNS):
         if all(task.done() for task in work):
-            return
+            break
         await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
-    # A step that swallows its cancellation goes on unheard: nothing of it is recorded any more.
-    await asyncio.wait(work, timeout=_PATIENCE)
+    else:
+        # A step that swallows its cancellation goes on unheard: nothing of it is recorded any more.
+        await asyncio.wait(work, timeout=_PATIENCE)
+    for task in work:
+        if task.done() and not task.cancelled():
+            task.exception()  # seen: what ends the process has been raised by the loop, and need not be reported too

@@ -35,7 +35,8 @@ class StepState(StrEnum):
     ABANDONED = "abandoned"
     """Its author no longer wanted it, and it ran to its end."""
     ORPHANED = "orphaned"
-    """Its owner was gone while it ran; nobody knows whether its effect took place.
+    """Its owner was gone while it ran, and nobody knows whether its effect took place; or it has an ``error``, which
+    says why the result of an effect that took place could not be kept.
 
     An operator's word is kept beside it (``resolved_by``, ``resolved_at_ms``, and ``resolution`` in ``meta``:
     ``happened``, with the outcome, or ``retry``); the next owner acts on it.

@@ -18,5 +18,5 @@ class Snapshots(Protocol):
     def open(self) -> AbstractAsyncContextManager[SnapshotReads]:
         """Reads that see the database as it stood at the first of them, until the block is left.
 
-        Nothing is locked and nobody waits. A block holds a connection: keep it short.
+        Nothing is locked and nobody waits. A block holds a connection from its first read on: keep it short.
         """

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, Final, cast
 
+from belay_core.admission.extent import HOLDS_TOO_MANY, holds_too_many
 from belay_core.errors import ValueRefused
 
 _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
@@ -24,6 +25,8 @@ def value_digest(value: object) -> str:
 
     Raises ``ValueRefused`` where the value is no data.
     """
+    if holds_too_many(value):
+        raise ValueRefused(f"a value of type {type(value).__name__} {HOLDS_TOO_MANY}")
     try:
         text = _text(_sorted_form(value))
     except RecursionError:

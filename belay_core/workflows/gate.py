@@ -7,12 +7,14 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, 
 
 from belay_core.errors import DefinitionError
 from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import admitted_name, with_options
 from belay_core.workflows.values import Untyped
 
 P = ParamSpec("P")
 S = TypeVar("S")
 A = TypeVar("A")
+
+_RULES = ("when", "lapse_after", "on_reject", "name")
 
 GateAnswer: TypeAlias = Approved[S] | NotNeeded[S]
 """What a later step may meet: a rejection or a lapse has failed the run."""
@@ -99,11 +101,10 @@ def gate(
 def gate(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
     """Declare a gate: the method gives the subject, ``when`` says whether anybody must look (everybody by default).
 
-    A rejection or a lapse fails the run, unless ``on_reject="continue"``.
+    A rejection or a lapse fails the run, unless ``on_reject="continue"``. What is no rule is kept as an option, and
+    changes nothing. Raises ``DefinitionError`` for one that is a rule misspelt.
     """
-    known = {"when", "lapse_after", "on_reject", "name"}
-    given = {key: value for key, value in rules.items() if key in known}
-    given["options"] = {key: value for key, value in rules.items() if key not in known}
+    given = with_options("gate", rules, _RULES)
     if fn is not None:
         return _declared(given, fn)
     return functools.partial(_declared, given)

@@ -1,13 +1,20 @@
-"""Rules for what authors give: names of workflows, steps, gates and scopes, keys, spans of time."""
+"""Rules for what authors give: names of workflows, steps, gates and scopes, keys, spans of time, options."""
 
+import difflib
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from belay_core import limits
 from belay_core.admission.text import is_name
-from belay_core.errors import InvalidInput
+from belay_core.errors import DefinitionError, InvalidInput
 
 _LONGEST_SPAN = timedelta(days=365_250)
 """A thousand years: what begins now and lasts so long ends at a moment that calendars and databases know."""
+_ALIKE = 0.66
+"""From which likeness on (``difflib``, 0 to 1) a word is another one misspelt; ``retry`` and ``retries`` have 0.667."""
+_SHORTEST = 5
+"""Letters of the shortest rule that is guessed at; shorter ones are like too many words."""
 
 
 def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> str:
@@ -33,3 +40,16 @@ def admitted_span(parameter: str, value: object, *, positive: bool = False) -> t
     if value > _LONGEST_SPAN:
         raise InvalidInput(parameter, f"must be at most {_LONGEST_SPAN.days} days")
     return value
+
+
+def with_options(what: str, given: Mapping[str, Any], rules: Sequence[str]) -> dict[str, Any]:
+    """The rules that were given, and all else under ``options``.
+
+    Raises ``DefinitionError`` for an option that is one of the rules misspelt: it would quietly change nothing.
+    """
+    guessed = [rule for rule in rules if len(rule) >= _SHORTEST]
+    options = {name: value for name, value in given.items() if name not in rules}
+    for name in options:
+        if meant := difflib.get_close_matches(name, guessed, n=1, cutoff=_ALIKE):
+            raise DefinitionError(f"{what}: there is no rule {name}; {meant[0]} is meant, or an option of another name")
+    return {**{name: value for name, value in given.items() if name in rules}, "options": options}

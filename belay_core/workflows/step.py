@@ -20,13 +20,14 @@ from typing import (
 )
 
 from belay_core.errors import DefinitionError, InvalidInput
-from belay_core.workflows.names import admitted_name, admitted_span
+from belay_core.workflows.names import admitted_name, admitted_span, with_options
 from belay_core.workflows.values import Codec, Untyped, codec_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _MAXIMUM_RETRIES = 1_000
+_RULES = ("name", "retries", "idempotent", "timeout", "backoff", "kind", "of")
 
 
 class Step(Generic[P, R]):
@@ -144,10 +145,11 @@ def step(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
 
     A step that is not idempotent is executed at most once per attempt: where its owner dies while it runs, it waits
     for an operator's word. An idempotent one is executed again.
+
+    What is no rule is kept as an option, and changes nothing. Raises ``DefinitionError`` for one that is a rule
+    misspelt, such as ``retry=3``.
     """
-    known = {"name", "retries", "idempotent", "timeout", "backoff", "kind", "of"}
-    given = {key: value for key, value in rules.items() if key in known}
-    given["options"] = {key: value for key, value in rules.items() if key not in known}
+    given = with_options("step", rules, _RULES)
     if fn is not None:
         return _declared(given, fn)
     return functools.partial(_declared, given)

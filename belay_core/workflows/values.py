@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from belay_core import limits
 from belay_core.admission import json
+from belay_core.admission.extent import HOLDS_TOO_MANY, holds_too_many
 from belay_core.errors import DefinitionError, ValueRefused
 from belay_core.records.attempt import JsonValue
 
@@ -88,6 +89,8 @@ class Codec(Generic[T]):
         if self._plain:
             self._require_plain(value)
             return value
+        if holds_too_many(value):
+            raise ValueRefused(f"a value of type {type(value).__name__} {HOLDS_TOO_MANY}")
         try:
             return self._serialize(value, **_WRITING)
         except (ValueError, AttributeError, TypeError, RecursionError):

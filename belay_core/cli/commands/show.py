@@ -25,7 +25,7 @@ _MOST: Final = 2_000
 @options.database
 @options.as_json
 def show(*, run: str, database: str | None, as_json: bool) -> int:
-    """Show all that is recorded of a run: its attempts, its approvals and its journal.
+    """Show what is recorded of a run: its attempts, its approvals and the events of its journal.
 
     Long payloads are cut where they are shown, and say so; --json has them whole.
     """
