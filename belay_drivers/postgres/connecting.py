@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import URL, Connection, NullPool, event, make_url, text
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from belay_core import limits
@@ -13,6 +14,8 @@ Pooler: TypeAlias = Literal["transaction"]
 
 POOL_SIZE: Final = 10
 CONNECT_TIMEOUT: Final = 5.0
+POOL_TIMEOUT: Final = 5.0
+"""Seconds an operation waits for a connection where all are in use, before it is told as busy and tried again."""
 GRACE: Final = 0.5
 """Seconds the driver waits beyond the database's own time limit, whose error says what happened."""
 
@@ -25,6 +28,11 @@ _SETTINGS: Final = {
     "jit": "off",
     "statement_timeout": str(int(limits.STATEMENT_TIMEOUT * 1000)),
 }
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_QUERY: Final = frozenset(
+    {"host", "krbsrvname", "passfile", "pooler", "port", "service", "ssl", "sslmode", "target_session_attrs"}
+)
+"""What the query of a URL may say: belay's own words and those the driver takes as text."""
 # A role or a database may have other defaults; the fences are written for this level.
 _ISOLATION: Final = {"default_transaction_isolation": "read committed"}
 _LOCALLY: Final = text(
@@ -56,13 +64,24 @@ class Address:
 def address_of(url: str, pooler: str | None = None) -> Address:
     """The address in a URL, whose query may say ``sslmode``, as for libpq, and ``pooler``.
 
-    Raises ``InvalidInput`` for a pooler that is not ``transaction``.
+    Raises ``InvalidInput`` for a pooler that is not ``transaction``, and for what the driver would not understand.
     """
-    parsed = make_url(url)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        parsed = None
+    if parsed is None:
+        # Out here, as the parser's error repeats the URL.
+        raise InvalidInput("url", "must be postgresql://user@host:port/name")
+    for name, value in parsed.query.items():
+        if name not in _QUERY or not isinstance(value, str):
+            raise InvalidInput("url", f"its query may say each of these once: {', '.join(sorted(_QUERY))}")
     chosen = parsed.query.get("pooler") if pooler is None else pooler
     if chosen not in (None, "transaction"):
         raise InvalidInput("pooler", "must be 'transaction', or left out for a direct connection or a session pooler")
     ssl = parsed.query.get("sslmode")
+    if ssl is not None and ssl not in _SSL_MODES:
+        raise InvalidInput("sslmode", f"must be one of {', '.join(_SSL_MODES)}")
     plain = parsed.set(drivername="postgresql+asyncpg").difference_update_query(["sslmode", "pooler"])
     return Address(plain, None if chosen is None else "transaction", ssl if isinstance(ssl, str) else None)
 
@@ -75,6 +94,7 @@ def pooled(address: Address) -> AsyncEngine:
         isolation_level="READ COMMITTED",
         pool_size=POOL_SIZE,
         max_overflow=0,
+        pool_timeout=POOL_TIMEOUT,
         # Every use ends its own transaction; resetting would be a round trip for nothing.
         pool_reset_on_return=None,
         connect_args={

@@ -1,7 +1,7 @@
 """PostgreSQL's way of saying what the shared statements mean."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
@@ -11,9 +11,8 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect
+from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 
-LONGEST_CHAIN: Final = 8
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _CLASSES: Final[dict[str, DatabaseCode]] = {"23": "constraint", "0A": "unsupported", "57": "busy", "58": "io"}
@@ -80,7 +79,7 @@ class PostgresDialect(SqlDialect):
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""
-        links = list(_chain(error))
+        links = list(causes_of(error))
         for link in links:
             sqlstate = getattr(link, "sqlstate", None)
             if isinstance(sqlstate, str):
@@ -95,15 +94,6 @@ class PostgresDialect(SqlDialect):
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             return Failure("io", lost=True)
         return Failure("unknown") if isinstance(error, StatementError) else None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    for _ in range(LONGEST_CHAIN):
-        if link is None:
-            return
-        yield link
-        link = getattr(link, "orig", None) or link.__cause__ or link.__context__
 
 
 def _failure(sqlstate: str) -> Failure:

@@ -1,6 +1,6 @@
 """Opening PostgreSQL: one pool, used for transactions and for statements that commit by themselves."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -18,9 +18,9 @@ from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotPaths
 from belay_drivers.postgres.roles import grants
 from belay_drivers.sql.carrying import LoopCarrier
-from belay_drivers.sql.database import Database, Engines
+from belay_drivers.sql.database import Body, Database, Engines
 from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
-from belay_drivers.sql.migrating import apply, check, missing, printed, until_cancelled, verify
+from belay_drivers.sql.migrating import applied_at, apply, check, missing, printed, until_cancelled, verify
 from belay_drivers.sql.stores import assembled
 from belay_drivers.sql.views import Views
 
@@ -86,6 +86,7 @@ async def migrate_postgres(
     steps = planned([OWN, *sets])
     now_ms = reading(SystemClock())
     go_on = until_cancelled()
+    sent: list[tuple[int, str]] = []
 
     def migrate(tx: Connection) -> list[tuple[int, str]]:
         if not missing(tx, steps):
@@ -93,9 +94,15 @@ async def migrate_postgres(
         for statement in _PATIENCE:
             tx.exec_driver_sql(statement)
         tx.execute(_LOCK)
-        return apply(tx, steps, now_ms, go_on=go_on)
+        sent.extend(applied := apply(tx, steps, now_ms, go_on=go_on))
+        return applied
 
-    return await _once(address_of(url, pooler), migrate)
+    def again(tx: Connection) -> list[tuple[int, str]]:
+        # No reply came to a commit: of what was sent, the ledger has what arrived.
+        migrate(tx)
+        return [row for row in applied_at(tx, now_ms) if row in sent]
+
+    return await _once(address_of(url, pooler), migrate, again)
 
 
 class PostgresMigrations(Migrations):
@@ -140,11 +147,11 @@ def _views(engine: AsyncEngine) -> Views:
     return Views(Database(Engines(standing, standing), DIALECT), standing.hold, PostgresFeed())
 
 
-async def _once(address: Address, body: Callable[[Connection], T]) -> T:
+async def _once(address: Address, body: Body[T], resent: Body[T] | None = None) -> T:
     engine = fleeting(address)
     carrier = LoopCarrier(engine)
     try:
-        return await Database(Engines(carrier, carrier), DIALECT).write(body)
+        return await Database(Engines(carrier, carrier), DIALECT).write(body, resent)
     finally:
         await engine.dispose()
 

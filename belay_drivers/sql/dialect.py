@@ -1,9 +1,9 @@
 """What databases disagree on, as small as it can be kept."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Table
 
@@ -45,6 +45,20 @@ class Mark:
     number: str
     backend: int
     history: str
+
+
+_MOST_CAUSES: Final = 8
+"""How deep a database's exception is looked for among its wrappings."""
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception and what it was raised from, the outermost first."""
+    link: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if link is None:
+            return
+        yield link
+        link = getattr(link, "orig", None) or link.__cause__ or link.__context__
 
 
 class HotPaths(Protocol):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import entry_points
@@ -9,6 +10,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
+from belay_core.admission.text import is_well_formed
 from belay_core.errors import MigrationRefused, SchemaMismatch
 from belay_core.limits import MAX_SAFE_INTEGER
 from belay_drivers.sql.splitting import statements_of
@@ -19,7 +21,7 @@ BLOCK: Final = 1_000
 GROUP: Final = "belay.migration_sets"
 """The entry points under which other packages register their sets, by the scheme of the database's URL."""
 _FILE: Final = re.compile(r"(\d{4}_[a-z0-9_]+)\.sql")
-_KEY: Final = re.compile(r"(\d+)_(.+)", re.ASCII)
+_KEY: Final = re.compile(r"(\d{1,4})_(.+)", re.ASCII)
 _NAMESPACE: Final = re.compile(r"([a-z][a-z0-9-]*)?", re.ASCII)
 _CONTRACT: Final = re.compile(r"contract_(?:(\d{4})_.+)?", re.ASCII)
 
@@ -203,17 +205,26 @@ def _check_block(given: MigrationSet) -> None:
     if (given.namespace == "") != (offset == 0):
         raise MigrationRefused("offset", "block 0 is belay's own, and its set alone has no namespace")
     for key, names in given.previous_names.items():
-        listed = not isinstance(names, str) and all(isinstance(name, str) and name for name in names)  # pyright: ignore[reportUnnecessaryIsInstance]
+        listed = _is_list(names) and all(isinstance(name, str) and name for name in names)  # pyright: ignore[reportUnnecessaryIsInstance]
         if key not in given.migrations or not listed:
             raise MigrationRefused("previous_names", f"previous_names of {key!r} are no list of names of a migration")
 
 
 def _migration(given: MigrationSet, key: str, sql: str) -> Migration:
-    match = _KEY.fullmatch(key)
-    if match is None or int(match[1]) >= BLOCK or not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    # A name stands in a comment of the printed script: it must not leave its line.
+    match = _KEY.fullmatch(key) if isinstance(key, str) and key.isprintable() else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if match is None or int(match[1]) >= BLOCK or not _is_sql(sql):
         raise MigrationRefused("key", f"{key!r} of set {given.namespace!r} is no NNNN_name, 0 to 999, with its SQL")
     former = frozenset(given.previous_names.get(key, ()))
     return Migration(given.id_offset + int(match[1]), f"{given.prefix}{match[2]}", sql, given.prefix, former)
+
+
+def _is_sql(text: object) -> bool:
+    return isinstance(text, str) and "\0" not in text and is_well_formed(text)
+
+
+def _is_list(names: object) -> bool:
+    return isinstance(names, (Sequence, AbstractSet)) and not isinstance(names, (str, bytes))
 
 
 def _check_contract(step: Migration, steps: Mapping[int, Migration]) -> None:

@@ -68,6 +68,15 @@ def apply(
     return applied
 
 
+def applied_at(tx: Connection, moment: Millis) -> list[tuple[int, str]]:
+    """The id and name of each migration that the ledger says was applied at this moment."""
+    ledger = migrations.c
+    rows = tx.execute(
+        select(ledger.migration_id, ledger.name).where(ledger.applied_at == moment).order_by(ledger.migration_id)
+    )
+    return [(row.migration_id, row.name) for row in rows]
+
+
 def until_cancelled() -> Callable[[], bool]:
     """Says, from any thread, whether the task that asked for this has not been cancelled since."""
     task = asyncio.current_task()

@@ -31,8 +31,7 @@ class SqlSnapshots(Snapshots):
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[SnapshotReads]:
         """Reads that see the database as it stood at the first of them."""
-        line = await self._hold()
-        moment = _Moment(line, self._database)
+        moment = _Moment(self._hold, self._database)
         try:
             yield _SqlSnapshotReads(moment, self._clock)
         finally:
@@ -46,9 +45,10 @@ class _SqlSnapshotReads(Reading, LineageReading, SnapshotReads):
 class _Moment(Sender):
     """Reads on one connection, in the transaction that the first of them begins."""
 
-    def __init__(self, line: Line, database: Sender) -> None:
+    def __init__(self, hold: Callable[[], Awaitable[Line]], database: Sender) -> None:
         self.dialect: SqlDialect = database.dialect
-        self._line = line
+        self._hold = hold
+        self._line: Line | None = None
         self._engines = database.sync_engines
         self._turn = asyncio.Lock()
         self._broken = False
@@ -72,6 +72,8 @@ class _Moment(Sender):
 
     async def _reading(self, body: Callable[[Connection], T]) -> T:
         try:
+            # Here, so that one that cannot be had is told as any other failure, and one that is had is let go of.
+            self._line = self._line or await self._hold()
             return await self._line.carry(body)
         except Exception as error:
             failure = self.dialect.explain(error)
@@ -81,7 +83,11 @@ class _Moment(Sender):
         raise failure.error()
 
     async def end(self) -> None:
-        """Let go of the connection once no read is under way."""
+        """Let go of the connection once no read is under way; that is waited for, whoever is cancelled."""
+        await outlasting(self._ended(), Abandoned(), None)
+
+    async def _ended(self) -> None:
         async with self._turn:
             self._over = True
-            await asyncio.shield(self._line.close(broken=self._broken))
+            if self._line is not None:
+                await self._line.close(broken=self._broken)

@@ -1,7 +1,7 @@
 """SQLite's way of saying what the shared statements mean."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
@@ -9,9 +9,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import StatementError
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect
+from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 
-LONGEST_CHAIN: Final = 8
 _KINDS: Final[tuple[tuple[str, DatabaseCode, bool], ...]] = (
     ("SQLITE_BUSY", "busy", True),
     ("SQLITE_LOCKED", "busy", True),
@@ -69,21 +68,12 @@ class SqliteDialect(SqlDialect):
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""
-        for link in _chain(error):
+        for link in causes_of(error):
             if isinstance(link, sqlite3.Error):
                 return _failure(getattr(link, "sqlite_errorname", None))
         if isinstance(error, StatementError | OSError | OverflowError | UnicodeEncodeError):
             return Failure("io" if isinstance(error, OSError) else "unknown")
         return None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    for _ in range(LONGEST_CHAIN):
-        if link is None:
-            return
-        yield link
-        link = getattr(link, "orig", None) or link.__cause__ or link.__context__
 
 
 def _failure(name: str | None) -> Failure:

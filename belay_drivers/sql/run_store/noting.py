@@ -2,23 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection
 
 from belay_core.admission import json
 from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
-from belay_drivers.sql.children import Noted, note_at
-from belay_drivers.sql.database import undone
-from belay_drivers.sql.fences import Held, lock
+from belay_drivers.sql.entry_write import Entry, EntryWrite
 from belay_drivers.sql.rows import Columns
 from belay_drivers.sql.run_store.base import ownership_facts
-from belay_drivers.sql.tables import runs
 
 A = TypeVar("A")
-
-_RUN: Final = update(runs).where(runs.c.run_id == bindparam("b_run"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,45 +28,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[A]):
-    """What is answered about a run, and what is written to it, if anything."""
+    """What is answered about a run, and what is written to it, if anything; nothing where there is no run."""
 
     answer: A
     change: Change | None = None
 
 
-class NotedWrite(Generic[A]):
+def noted_write(run_key: str, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]) -> EntryWrite[A]:
     """One verdict upon a locked run."""
 
-    def __init__(self, run_key: str, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]) -> None:
-        self._key = run_key
-        self._now = now_ms
-        self._judge = judge
-        self._sent: tuple[Noted, A] | None = None
-
-    def __call__(self, tx: Connection) -> A:
-        """Judge and write."""
-        return self._judged(tx, lock(tx, self._key, self._now))
-
-    def again(self, tx: Connection) -> A:
-        """Write once more where no reply came; the fact tells whether the first one happened.
-
-        The lock is waited for first: who sent the first one may still be about to commit it.
-        """
-        held = lock(tx, self._key, self._now)
-        if self._sent is not None:
-            noted, answer = self._sent
-            if noted.stands(tx):
-                return undone(tx, answer)
-        return self._judged(tx, held)
-
-    def _judged(self, tx: Connection, held: Held | None) -> A:
-        verdict = self._judge(None if held is None else held.row)
+    def judged(_tx: Connection, row: Columns | None) -> A | Entry[A]:
+        verdict = judge(row)
         change = verdict.change
-        if held is None or change is None:
-            return undone(tx, verdict.answer)
-        entry: int = held.row["last_entry"] + 1
-        facts = ownership_facts(change.owner, change.granted_at_ms)
-        tx.execute(_RUN.values(**change.columns, last_entry=entry), {"b_run": self._key})
-        note_at(tx, held, entry, change.kind, facts)
-        self._sent = Noted(self._key, entry, self._now, change.kind, json.encode(facts)), verdict.answer
-        return verdict.answer
+        if change is None:
+            return verdict.answer
+        facts = json.encode(ownership_facts(change.owner, change.granted_at_ms))
+        return Entry(change.kind, facts, lambda _number: verdict.answer, change.columns)
+
+    return EntryWrite(run_key, now_ms, judged)

@@ -33,7 +33,7 @@ from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns
 from belay_drivers.sql.run_store.base import RunRole, owner_columns
 from belay_drivers.sql.run_store.claiming import is_as_read, is_stale, is_unclaimed, loss_of
-from belay_drivers.sql.run_store.noting import Change, NotedWrite, Verdict
+from belay_drivers.sql.run_store.noting import Change, Verdict, noted_write
 from belay_drivers.sql.tables import runs
 
 A = TypeVar("A")
@@ -157,7 +157,7 @@ class Reserving(RunRole):
     async def _noted(
         self, method: str, run_id: RunId, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]
     ) -> A:
-        write = NotedWrite(key_of(run_id), now_ms, judge)
+        write = noted_write(key_of(run_id), now_ms, judge)
         return await self._guard(method, self._database.write(write, write.again), run_id)
 
 
