@@ -1,8 +1,12 @@
 """The conformance suite: inherit it, hand it a harness, and it says what a driver keeps and what it does not.
 
-``StoreConformance`` is the contract of ``RunStore`` and ``AttemptStore``. A driver adds ``EngineConformance`` when it
-runs workflows, ``ProcessConformance`` when several processes can share one of its databases, and ``SchemaConformance``
-when it keeps belay's own tables.
+``StoreConformance`` is the contract of ``RunStore`` and ``AttemptStore``, and ``SharedConformance`` the same between
+several processes, for a driver whose databases they can share. A driver adds ``EngineConformance`` when it runs
+workflows, with ``ProcessConformance`` in the place of ``SharedConformance``, and ``SchemaConformance`` when it keeps
+belay's own tables. ``BesideConformance`` is for a driver that has what stands beside runs and attempts: waits, journal,
+feed, retention, snapshots, and writes of several operations; ``EngineBesideConformance`` in its place when it runs
+workflows, and ``SharedBesideConformance`` when processes share its databases. The name of a chapter selects its tests:
+``pytest -k Creating``.
 """
 
 from typing import ClassVar
@@ -10,6 +14,7 @@ from typing import ClassVar
 from belay_testing.conformance.acquiring import Acquiring
 from belay_testing.conformance.attempt_boundary import AttemptBoundary
 from belay_testing.conformance.attempts import Attempts
+from belay_testing.conformance.beside_boundary import BesideBoundary
 from belay_testing.conformance.boundary import Boundary
 from belay_testing.conformance.cancelling import Cancelling
 from belay_testing.conformance.claims import Claims
@@ -17,32 +22,48 @@ from belay_testing.conformance.creating import Creating
 from belay_testing.conformance.crowds import Crowds
 from belay_testing.conformance.damage import Damage
 from belay_testing.conformance.ending import Ending
+from belay_testing.conformance.engine_beside import EngineBeside
 from belay_testing.conformance.faces import Faces
 from belay_testing.conformance.facts import Facts
+from belay_testing.conformance.following import Batches, Following
 from belay_testing.conformance.gates import Gates
 from belay_testing.conformance.guarded import Guarded
 from belay_testing.conformance.heartbeats import Heartbeats
 from belay_testing.conformance.histories import Histories
+from belay_testing.conformance.journals import Journals
+from belay_testing.conformance.levels import Hooks, Levels
 from belay_testing.conformance.lineages import Lineages
-from belay_testing.conformance.lockstep import EngineLockstep, Lockstep
+from belay_testing.conformance.listings import Listings
+from belay_testing.conformance.lockstep import BesideLockstep, EngineLockstep, Lockstep
+from belay_testing.conformance.moments import Moments
 from belay_testing.conformance.owning import Owning
 from belay_testing.conformance.processes import Processes
 from belay_testing.conformance.recording import Recording
 from belay_testing.conformance.resolving import Resolving
+from belay_testing.conformance.retaining import Retaining
 from belay_testing.conformance.rivals import Rivals
+from belay_testing.conformance.shared import Shared
+from belay_testing.conformance.shared_beside import SharedBeside
 from belay_testing.conformance.starting import Starting
 from belay_testing.conformance.stealing import Stealing
+from belay_testing.conformance.stories import Stories
 from belay_testing.conformance.transitions import Transitions
 from belay_testing.conformance.values import Values
+from belay_testing.conformance.waits import Waits
 from belay_testing.conformance.waking import Waking
+from belay_testing.conformance.writes import Writes
 from belay_testing.harness import Gap, Harness, Tamper
 
 __all__ = [
+    "BesideConformance",
+    "EngineBesideConformance",
     "EngineConformance",
     "Gap",
     "Harness",
     "ProcessConformance",
     "SchemaConformance",
+    "SharedBesideConformance",
+    "SharedConformance",
     "StoreConformance",
     "Tamper",
 ]
@@ -77,9 +98,42 @@ class EngineConformance(
     answering: ClassVar = frozenset({"engine"})
 
 
-class ProcessConformance(Processes):
-    """Two openings of one database."""
+class SharedConformance(Shared):
+    """Two openings of one database: the contract."""
 
 
-class SchemaConformance(Damage, Guarded, Facts):
+class ProcessConformance(SharedConformance, Processes):
+    """Two openings of one database: the contract, and the commands of the engine."""
+
+
+class BesideConformance(
+    Waits,
+    Journals,
+    Facts,
+    Following,
+    Batches,
+    Listings,
+    Retaining,
+    Moments,
+    BesideBoundary,
+    Writes,
+    Levels,
+    Hooks,
+    Stories,
+    BesideLockstep,
+):
+    """The stores beside runs and attempts, and writes of several operations over all of them."""
+
+    answering: ClassVar = frozenset({"waiting", "journal", "changes", "retention"})
+
+
+class EngineBesideConformance(BesideConformance, EngineBeside):
+    """The same, and over runs of workflows."""
+
+
+class SharedBesideConformance(SharedBeside):
+    """Two openings of one database: the stores beside runs and attempts, and writes."""
+
+
+class SchemaConformance(Damage, Guarded):
     """Belay's own tables in SQL; the harness needs a ``tamper``."""

@@ -139,7 +139,7 @@ class AttemptBoundary(Chapter):
             "finished attempt must be an inert data record"
         )
 
-    async def test_an_end_that_is_none_is_refused_attempt(self, attempts: Any) -> None:
+    async def test_an_end_that_is_none_is_refused(self, attempts: Any) -> None:
         error = await refused_attempt(attempts.finish(finish("running"), A))
         assert str(error).endswith("finish requires a terminal state and valid timestamp")
 

@@ -21,6 +21,8 @@ class Chapter:
     """The driver's name in reports; the name of the class where it has none."""
     gaps: ClassVar[tuple[Gap, ...]] = ()
     """What the driver does not keep."""
+    most_histories: ClassVar[int | None] = None
+    """How many histories the suite plays in lockstep at most, for drivers that are another one in disguise."""
     answering: ClassVar[frozenset[str]] = frozenset()
     """The stores, named as in ``Stores``, whose every answer the chapter's suite has to see."""
 
@@ -35,6 +37,12 @@ class Chapter:
         """The run store at moment 0; of any type, since tests hand it what its types forbid."""
         kit.clock.set(0.0)
         return kit.stores.runs
+
+    @pytest.fixture
+    def stores(self, kit: Kit) -> Any:
+        """All stores at moment 0; of any type, as ``runs``."""
+        kit.clock.set(0.0)
+        return kit.stores
 
     @pytest_asyncio.fixture
     async def attempts(self, runs: Any, kit: Kit) -> Any:

@@ -27,6 +27,7 @@ class ContractHistory:
         """What was last read of each run; by now it may have changed."""
         self.claims: list[tuple[RunId, OwnerId, int]] = []
         self.attempt: Attempt | None = None
+        self.moves = MOVES
 
     async def begin(self) -> None:
         """Some runs that are there and owned, so that what follows meets something."""
@@ -37,7 +38,7 @@ class ContractHistory:
 
     async def step(self) -> None:
         """One call, and then perhaps some time."""
-        await getattr(self, self.luck.choice(MOVES))()
+        await getattr(self, self.luck.choice(self.moves))()
         self.twins.advance(self.luck.choice((0, 0, 0, 1, 700, 16_000, 30_000)))
 
     async def compare(self) -> None:
@@ -205,7 +206,7 @@ class ContractHistory:
             await self.twins.attempts("heartbeat", *key, owner, self.luck.randrange(20), value)
 
 
-MOVES: Final = [
+MOVES: Final[list[str]] = [
     *("create", "create", "look", "look", "claim", "claim", "claim_and_own", "claim_and_own", "claim_and_own"),
     *("steal", "activate", "activate", "abandon_claim", "recover_claim", "beat", "beat", "transition_owned"),
     *("transition_owned", "cancel", "put", "put", "put", "finish", "finish", "change_attempt", "change_attempt"),

@@ -1,7 +1,6 @@
 """Who owned a run, told in a stream of its own."""
 
-import json
-from typing import Any, Final
+from typing import Any
 
 from belay_core.outcomes.runs import (
     Activated,
@@ -14,25 +13,16 @@ from belay_core.outcomes.runs import (
 )
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_testing.cases import case
+from belay_testing.conformance.beside import facts, kinds
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, A, B, C, R, activated, evidence, own
-from belay_testing.harness import Tamper
-
-EVENTS: Final = "SELECT kind FROM belay_journal WHERE kind NOT LIKE 'ownership.%' ORDER BY entry"
-
-
-async def facts(tamper: Tamper) -> list[tuple[str, str, int | None]]:
-    """The kind, the owner's nonce and the moment of each fact, in order."""
-    rows = await tamper.read("SELECT kind, facts FROM belay_journal WHERE kind LIKE 'ownership.%' ORDER BY entry")
-    told = [(kind.removeprefix("ownership."), json.loads(text)) for kind, text in rows]
-    return [(kind, fact["owner"]["nonce"], fact["granted_at_ms"]) for kind, fact in told]
 
 
 class Facts(Chapter):
     """Ownership facts."""
 
-    async def test_ownership_is_told_in_a_stream_of_its_own(self, kit: Kit, runs: Any, tamper: Tamper) -> None:
+    async def test_ownership_is_told_in_a_stream_of_its_own(self, kit: Kit, runs: Any) -> None:
         await own(runs)
         kit.clock.set(30_001)
         assert await runs.claim_and_own(R, await runs.get(R), B, 30_001) == EvidenceRequired()
@@ -42,7 +32,7 @@ class Facts(Chapter):
         await runs.heartbeat(R, B, 60_002)
         await runs.transition_owned(R, B, RunStatus.RUNNING)
         await runs.transition_owned(R, B, RunStatus.COMPLETED)
-        assert await facts(tamper) == [
+        assert await facts(kit.stores) == [
             ("claimed", "owner-a", 0),
             ("activated", "owner-a", 0),
             ("released", "owner-a", None),
@@ -52,12 +42,10 @@ class Facts(Chapter):
             ("activated", "owner-b", 60_002),
             ("released", "owner-b", None),
         ]
-        assert await tamper.read(EVENTS) == [("created",)]
+        assert await kinds(kit.stores) == ["created"]
 
     @case(91)
-    async def test_each_change_of_ownership_leaves_its_fact_and_refusals_leave_none(
-        self, kit: Kit, runs: Any, tamper: Tamper
-    ) -> None:
+    async def test_each_change_of_ownership_leaves_its_fact_and_refusals_leave_none(self, kit: Kit, runs: Any) -> None:
         await activated(runs)
         await runs.heartbeat(R, A, 0)
         stale = await runs.get(R)
@@ -69,7 +57,7 @@ class Facts(Chapter):
         await runs.heartbeat(R, A, 31_000)
         await runs.activate(R, B, 31_000, stale)
         await runs.transition_owned(R, A, "completed")
-        assert await facts(tamper) == [
+        assert await facts(kit.stores) == [
             ("claimed", A.nonce, 0),
             ("activated", A.nonce, 0),
             ("stolen", B.nonce, 31_000),
@@ -80,7 +68,7 @@ class Facts(Chapter):
         ]
 
     @case(91)
-    async def test_claims_that_come_to_nothing_are_told_too(self, kit: Kit, runs: Any, tamper: Tamper) -> None:
+    async def test_claims_that_come_to_nothing_are_told_too(self, kit: Kit, runs: Any) -> None:
         await runs.create(R, "{}")
         await runs.claim(R, PENDING, A, 0)
         assert await runs.claim(R, PENDING, B, 0) == AlreadyClaimed()
@@ -91,10 +79,10 @@ class Facts(Chapter):
         assert await runs.activate(R, B, 31_000, suspended) == SnapshotChanged()
         assert await runs.activate(R, B, 31_000, PENDING) == ClaimLost()
         await runs.request_cancel(R, 31_000)
-        assert await facts(tamper) == [
+        assert await facts(kit.stores) == [
             ("claimed", "owner-a", 0),
             ("expired", "owner-a", 0),
             ("claimed", "owner-b", 31_000),
             ("released", "owner-b", 31_000),
         ]
-        assert [kind for (kind,) in await tamper.read(EVENTS)] == ["created", "cancel_requested"]
+        assert await kinds(kit.stores) == ["created", "cancel_requested"]

@@ -9,6 +9,7 @@ import pytest_asyncio
 from belay_core import commands
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.clock import ManualClock
+from belay_testing.conformance.beside_history import BesideHistory
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.contract_history import ContractHistory
 from belay_testing.conformance.engine_history import RUNS, EngineHistory
@@ -20,6 +21,8 @@ CALLS: Final = 120
 """How long a history is."""
 _LOOK: Final = 60
 """After how many calls everything stored is compared."""
+_TELLING: Final = {"park Parked", "wake Woken", "append Appended", "delete Deleted"}
+"""A history of all stores proves little where hardly any of these was answered."""
 _LEASES: Final = 5
 """A history of commands proves little where fewer runs were ever owned."""
 
@@ -47,6 +50,20 @@ class Lockstep(_InLockstep):
                 await history.compare()
         await history.compare()
         assert twins.answered >= {"claim_and_own Activated", "put Inserted"}, "the history proves little"
+
+
+class BesideLockstep(_InLockstep):
+    """The contract, with waits, events, deletions and the feed, as SQLite in memory keeps it."""
+
+    async def test_a_history_of_all_stores_is_answered_as_on_sqlite(self, twins: Twins, lockstep_seed: int) -> None:
+        history = BesideHistory(f"beside {lockstep_seed}", twins)
+        await history.begin()
+        for number in range(CALLS):
+            await history.step()
+            if number % _LOOK == 0:
+                await history.compare()
+        await history.compare()
+        assert len(twins.answered & _TELLING) > 1, "the history proves little"
 
 
 class EngineLockstep(_InLockstep):

@@ -12,7 +12,7 @@ class Twins:
     """Two stores, each with its own clock, given the same calls."""
 
     def __init__(self, stores: Sequence[Stores], clocks: Sequence[ManualClock]) -> None:
-        self._stores = stores
+        self.stores = stores
         self._clocks = clocks
         self.answered: set[str] = set()
         """Operations and the classes of their answers: ``claim Claimed``."""
@@ -39,8 +39,24 @@ class Twins:
         """The answer of both engine stores."""
         return await self._both("engine", operation, *given)
 
+    async def waiting(self, operation: str, *given: Any) -> Any:
+        """The answer of both waiting stores."""
+        return await self._both("waiting", operation, *given)
+
+    async def journal(self, operation: str, *given: Any) -> Any:
+        """The answer of both journals."""
+        return await self._both("journal", operation, *given)
+
+    async def changes(self, operation: str, *given: Any) -> Any:
+        """The answer of both change feeds, where it tells no place of one of them."""
+        return await self._both("changes", operation, *given)
+
+    async def retention(self, operation: str, *given: Any) -> Any:
+        """The answer of both to a deletion."""
+        return await self._both("retention", operation, *given)
+
     async def _both(self, store: str, operation: str, *given: Any) -> Any:
-        one, other = [await _answer(getattr(getattr(each, store), operation), *given) for each in self._stores]
+        one, other = [await _answer(getattr(getattr(each, store), operation), *given) for each in self.stores]
         self.answered.add(f"{operation} {type(one).__name__}")
         # By their spelling too: to Python 1, 1.0 and True are equal.
         assert (one, repr(one)) == (other, repr(other)), (operation, given)
