@@ -1,0 +1,3 @@
+"""Belay's fixtures."""
+
+pytest_plugins = ["belay_testing.plugin"]

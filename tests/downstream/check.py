@@ -1,0 +1,101 @@
+"""belay as a stranger has it: built, installed where nothing else is, with a driver and a project of other people.
+
+``make downstream`` runs it. It fails where the wheel is not what it should be, where the driver of ``downstream`` is
+not found or does not keep the contract, and where the project of ``downstream`` does not pass its tests and mypy.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.downstream.building import ROOT, build, shortcomings, unpack
+from tests.downstream.foreign import Foreign, figures, make_venv, pinned
+
+NEEDED = ("belay-core (pyproject.toml)", "mypy")
+"""What a stranger installs, in the spelling of the lock."""
+FINDS = """
+import asyncio, sys
+from importlib.metadata import entry_points
+from belay_core import open_stores
+
+async def opened():
+    async with open_stores("jsonl:///found.jsonl") as stores:
+        return type(stores.runs).__module__
+
+assert "belay_jsonl" not in sys.modules
+assert asyncio.run(opened()) == "belay_jsonl.run_store"
+print(sum(point.value.startswith("belay_jsonl:") for point in entry_points(group="belay.drivers")))
+"""
+
+
+def copied(project: str, folder: Path) -> Path:
+    """A project of ``downstream``, without what tools have left there."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*_cache")
+    return Path(shutil.copytree(ROOT / "downstream" / project, folder / project, ignore=ignored))
+
+
+def check(folder: Path) -> dict[str, int]:
+    built, sources = folder / "built", folder / "sources"
+    built.mkdir()
+    sdist = build(ROOT, built, "sdist")
+    project = unpack(sdist, sources)
+    wheel = build(project, built, "wheel")
+    wrong = shortcomings(wheel, project)
+    assert wrong == [], "\n".join(wrong)
+
+    driver, consumer = copied("belay-jsonl", folder), copied("consumer", folder)
+    others = [build(each, built, "wheel") for each in (driver, consumer)]
+    foreign = Foreign(folder, make_venv(folder / "venv"), ROOT)
+    locked = (ROOT / "requirements" / "dev.txt").read_text()
+    foreign.install(pinned(locked, *NEEDED), wheel, *others)
+    for each in (driver, consumer):
+        foreign.run("mypy", folder=each)
+    # What runs from here on is what was installed.
+    shutil.rmtree(driver / "belay_jsonl")
+    shutil.rmtree(consumer / "letters")
+    shutil.rmtree(sources)
+
+    found = int(foreign.run("python", "-c", FINDS))
+    consumer_tests = foreign.test(consumer)
+    report = folder / "conformance.json"
+    driver_tests = foreign.test(driver, "--belay-conformance", report)
+    shown = figures(report)
+    return {
+        "wheel_bytes": wheel.stat().st_size,
+        "sdist_bytes": sdist.stat().st_size,
+        "found_by_entry_point": found,
+        "consumer_tests": consumer_tests,
+        "driver_tests": driver_tests - shown["tests"],
+        "conformance_tests": shown["tests"],
+        "gaps": shown["gaps"],
+        "outcomes_seen": shown["outcomes_seen"],
+        "outcomes_possible": shown["outcomes_possible"],
+        "lockstep_seeds": shown["lockstep_seeds"],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as one flat object")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    with TemporaryDirectory(prefix="belay-downstream-") as folder:
+        try:
+            seen = check(Path(folder).resolve())
+        except AssertionError as failure:
+            sys.stderr.write(f"{failure}\n")
+            return 1
+    seen["seconds"] = round(time.monotonic() - begun)
+    for name, number in seen.items():
+        sys.stdout.write(f"{name.replace('_', ' '):>20} {number}\n")
+    if given.json:
+        given.json.write_text(json.dumps(seen) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
