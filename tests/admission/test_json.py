@@ -2,6 +2,7 @@
 
 import json as reference
 import math
+import tracemalloc
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from decimal import Decimal
@@ -204,3 +205,49 @@ def test_checking_a_value_leaves_it_as_it_was(value):
     json.complaint(value)
     json.canonical(value)
     assert repr(value) == before
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(int):
+    pass
+
+
+odd = st.sampled_from(
+    [-0.0, math.nan, math.inf, 5e-324, 2**53 - 1, 2**53, -(2**53), 10**400, "\ud800", "\0", "\x1f" * 3_000, "é" * 9_000]
+    + ["x" * size for size in (16_382, 16_383, 16_384)]
+    + [nested(depth, []) for depth in (2, 3, 4, 5)]
+    + [[None] * size for size in (63, 64, 65)]
+    + [Text("a"), Number(1), True, (1,), {1}, b"x", object(), OrderedDict(a=1), UserDict(), Decimal(1), math]
+)
+odd_keys = st.sampled_from([1, None, True, 1.5, ("a",), b"a", Text("a"), "\ud800", "\0", "", "x" * 16_400]) | texts
+hostile = st.recursive(
+    odd | scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(odd_keys, inner, max_size=4)
+)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(hostile, st.sampled_from([1, 2, 4, 8, 64, 4_096, 1024 * 1024]))
+def test_what_is_admitted_quickly_is_what_the_walk_admits_in_the_same_words(value, most):
+    text = json.admitted(value, max_bytes=most)
+    if text is not None:
+        assert json.complaint(value, max_bytes=most) is None
+        assert text == json.encode(value)
+
+
+@pytest.mark.parametrize(
+    "holding",
+    [lambda: [["x" * 2**20] * 50] * 4, lambda: [{"x" * 2**20: 1}] * 200, lambda: [[["x" * 20] * 64] * 64] * 64],
+    ids=["a text", "a key", "a list"],
+)
+def test_nothing_is_written_of_a_value_that_holds_something_large_many_times(holding):
+    value = holding()
+    tracemalloc.start()
+    try:
+        assert json.admitted(value, max_bytes=2**20) is None
+        assert json.complaint(value, max_bytes=2**20) is not None
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

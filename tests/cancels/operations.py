@@ -1,17 +1,20 @@
-"""Every operation of the three stores, each with what has to be there before it is called."""
+"""Every operation of the stores, each with what has to be there before it is called."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 from belay_core import commands
 from belay_core.ids import ApprovalId, RunId
 from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, FinishAttempt
+from belay_core.records.changes import START, RunFilters
 from belay_core.records.owner import Lease, LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.waiting import Wait
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
-from belay_core.stores import Stores
+from belay_core.stores import SnapshotReads, Stores, Transaction
 from belay_testing.clock import ManualClock
 
 SUBJECT = '{"amount":12}'
@@ -87,6 +90,17 @@ class Desk:
         row = await self.created()
         await self.runs.claim_and_own(self.run_id, row, self.owner(), self.now)
         return await self.runs.get(self.run_id)
+
+    async def ended(self) -> None:
+        await self.attempted()
+        await self.runs.transition_owned(self.run_id, self.owner(), RunStatus.COMPLETED)
+
+    async def waiting(self) -> None:
+        await self.running()
+        await self.stores.waiting.park(self.run_id, self.wait(), self.owner())
+
+    def wait(self) -> Wait:
+        return Wait("human", self.now + 10, "token", {"q": 1})
 
     async def claimed(self) -> tuple[RunRow, int]:
         row, at = await self.created(), self.now
@@ -261,6 +275,102 @@ async def put(desk: Desk) -> Call:
     return lambda: desk.attempts.put(desk.attempt(), desk.owner())
 
 
+async def park_bare(desk: Desk) -> Call:
+    await desk.running()
+    return lambda: desk.stores.waiting.park(desk.run_id, desk.wait(), desk.owner())
+
+
+async def append(desk: Desk) -> Call:
+    await desk.running()
+    return lambda: desk.stores.journal.append(desk.run_id, desk.owner(), "mine", {"n": 1})
+
+
+async def delete(desk: Desk) -> Call:
+    await desk.ended()
+    await desk.runs.create(RunId(f"{desk.label}-child"), "{}", CreateOptions(desk.run_id))
+    child = await desk.runs.get(RunId(f"{desk.label}-child"))
+    await desk.runs.claim_and_own(child.run_id, child, desk.owner(), desk.now)
+    await desk.runs.transition_owned(child.run_id, desk.owner(), RunStatus.COMPLETED)
+    return lambda: desk.stores.retention.delete(desk.run_id)
+
+
+def waiting(call: Callable[[Desk], Coroutine[Any, Any, Any]]) -> Prepare:
+    async def prepare(desk: Desk) -> Call:
+        await desk.waiting()
+        return lambda: call(desk)
+
+    return prepare
+
+
+async def changes_since(desk: Desk) -> Call:
+    await desk.waiting()
+    head = await desk.stores.changes.current()
+    return lambda: desk.stores.changes.changes_since(head.source, START, 2)
+
+
+async def write(desk: Desk) -> Call:
+    await desk.running()
+
+    async def body(inside: Transaction) -> None:
+        await inside.attempts.put(desk.attempt(), desk.owner())
+        await inside.waiting.park(desk.run_id, desk.wait(), desk.owner())
+        await inside.journal.append(desk.run_id, desk.owner(), "mine", {"n": 1})
+        await inside.runs.transition_owned(desk.run_id, desk.owner(), RunStatus.SUSPENDED)
+
+    return lambda: desk.stores.write(body)
+
+
+async def write_within(desk: Desk) -> Call:
+    await desk.running()
+
+    async def within(deeper: Transaction) -> None:
+        await deeper.journal.append(desk.run_id, desk.owner(), "mine", {"n": 1})
+
+    async def body(inside: Transaction) -> None:
+        await inside.attempts.put(desk.attempt(), desk.owner())
+        await inside.write(within)
+        await inside.write(within)
+
+    return lambda: desk.stores.write(body)
+
+
+async def write_refused(desk: Desk) -> Call:
+    await desk.running()
+
+    class Refused(Exception):
+        pass
+
+    async def within(deeper: Transaction) -> None:
+        await deeper.journal.append(desk.run_id, desk.owner(), "mine", {"n": 1})
+        raise Refused
+
+    async def body(inside: Transaction) -> None:
+        with suppress(Refused):
+            await inside.write(within)
+        await inside.runs.transition_owned(desk.run_id, desk.owner(), RunStatus.COMPLETED)
+        raise Refused
+
+    async def call() -> None:
+        with suppress(Refused):
+            await desk.stores.write(body)
+
+    return call
+
+
+def standing(read: Callable[[SnapshotReads, RunId], Coroutine[Any, Any, Any]]) -> Prepare:
+    async def prepare(desk: Desk) -> Call:
+        await desk.created()
+
+        async def call() -> None:
+            async with desk.stores.snapshot() as reads:
+                await read(reads, desk.run_id)
+                await read(reads, desk.run_id)
+
+        return call
+
+    return prepare
+
+
 OPERATIONS: dict[str, Prepare] = {
     "engine.start": start,
     "engine.acquire": acquire,
@@ -315,4 +425,23 @@ OPERATIONS: dict[str, Prepare] = {
     "attempts.patch": attempts(
         lambda desk: desk.attempts.patch(AttemptId(desk.run_id, "digest", 1), AttemptPatch(meta={"b": 2}), desk.owner())
     ),
+    "waiting.park": park_bare,
+    "waiting.wake": waiting(lambda desk: desk.stores.waiting.wake(desk.run_id)),
+    "waiting.waiting": waiting(lambda desk: desk.stores.waiting.waiting(desk.run_id)),
+    "waiting.waiting_runs": waiting(lambda desk: desk.stores.waiting.waiting_runs("human")),
+    "journal.append": append,
+    "journal.read": waiting(lambda desk: desk.stores.journal.read(desk.run_id)),
+    "journal.ownership": waiting(lambda desk: desk.stores.journal.ownership(desk.run_id)),
+    "changes.current": waiting(lambda desk: desk.stores.changes.current()),
+    "changes.changes_since": changes_since,
+    "changes.snapshot": waiting(lambda desk: desk.stores.changes.snapshot([desk.run_id])),
+    "changes.list_runs": waiting(lambda desk: desk.stores.changes.list_runs(RunFilters(RunStatus.RUNNING), 2)),
+    "changes.cancellation": waiting(lambda desk: desk.stores.changes.cancellation(desk.run_id)),
+    "retention.delete": delete,
+    "snapshots.get": standing(lambda reads, run_id: reads.get(run_id)),
+    "snapshots.lineage": standing(lambda reads, run_id: reads.lineage(run_id)),
+    "snapshots.latest_round": standing(lambda reads, run_id: reads.latest_round(run_id)),
+    "writer.write": write,
+    "writer.write (within a write)": write_within,
+    "writer.write (refused)": write_refused,
 }

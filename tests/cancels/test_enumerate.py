@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import sqlite3
+import threading
 import time
 from contextlib import closing
+from typing import get_type_hints
 
 import asyncpg
 import pytest
@@ -40,14 +42,33 @@ async def test_cancelled_at_an_await_every_call_is_known_and_leaves_nothing(data
     assert cancelling.counts["awaits"] >= 15
 
 
+async def test_reads_of_one_moment_give_their_connection_back_wherever_they_are_cancelled(database):
+    cancelling = await found(database, "1/1", "snapshots.get")
+    assert cancelling.broken == []
+    assert cancelling.counts["awaits"] >= 15
+
+
 async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypatch):
     async def unshielded(work, *_):
         return await work
+
+    async def begun(thread, work):
+        """Work that has begun cannot be taken back any more, as one that still queues can."""
+        entered = threading.Event()
+
+        def entering():
+            entered.set()
+            return work()
+
+        future = thread.submit(entering)
+        entered.wait()
+        return await asyncio.wrap_future(future)
 
     def slow(_connection):
         time.sleep(0.02)
 
     monkeypatch.setattr("belay_drivers.sql.database.outlasting", unshielded)
+    monkeypatch.setattr("belay_drivers.sql.carrying._in_thread", begun)
     event.listen(Engine, "commit", slow)  # so that the write is still under way when its caller has gone on
     try:
         cancelling = await found(("sqlite", belay_sqlite_file), "1/1", "engine.record (several)")
@@ -94,13 +115,14 @@ async def test_a_transaction_that_is_left_open_is_seen(database):
 
 
 def test_every_operation_of_the_stores_is_there():
-    from belay_core.stores import AttemptStore, EngineStore, RunStore
+    from belay_core.stores import SnapshotReads, Stores
 
     named = {name.partition(" (")[0] for name in OPERATIONS}
-    stores = {"engine": EngineStore, "runs": RunStore, "attempts": AttemptStore}
+    stores = {**get_type_hints(Stores), "snapshots": SnapshotReads}
     operations = {
         f"{role}.{name}"
         for role, store in stores.items()
+        if role != "clock"
         for name in dir(store)
         if not name.startswith("_") and asyncio.iscoroutinefunction(getattr(store, name))
     }

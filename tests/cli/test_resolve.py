@@ -76,7 +76,10 @@ def test_a_run_is_given_up_whole(cli: Cli, names: list[str]):
 def test_a_word_nobody_waits_for_is_refused(cli: Cli):
     cli.started("nap", run_id="r1")
     ended = cli("resolve", "r1", "--retry")
-    assert (ended.code, ended.err) == (1, "belay: run r1 does not wait for this word of an operator\n")
+    assert (ended.code, ended.err) == (
+        1,
+        "belay: run r1 does not wait for this word of an operator; its state is timer, and explain says more\n",
+    )
     assert cli("resolve", "r1", "--step", "nix#1", "--retry").code == 1
     assert cli("resolve", "nix", "--retry").err == "belay: there is no run nix\n"
 

@@ -15,6 +15,10 @@ CODES = {
     "RunStoreError": errors.RunStoreCode,
     "AttemptStoreError": errors.AttemptStoreCode,
     "EngineStoreError": errors.EngineStoreCode,
+    "WaitingStoreError": errors.WaitingStoreCode,
+    "JournalError": errors.JournalCode,
+    "ChangesError": errors.ChangesCode,
+    "RetentionError": errors.RetentionCode,
     "WriterError": errors.WriterCode,
     "DatabaseError": errors.DatabaseCode,
     "SchemaMismatch": errors.SchemaState,
@@ -77,6 +81,10 @@ def test_every_error_is_on_the_page():
         if inspect.isclass(each) and issubclass(each, errors.BelayError) and each.__module__ == errors.__name__
     }
     assert set(error_rows()) == classes - {"BelayError", "StoreError"}
+
+
+def test_every_error_with_codes_says_which_they_are():
+    assert {name for name, codes in error_rows().items() if codes} == set(CODES)
 
 
 @pytest.mark.parametrize("name", CODES)

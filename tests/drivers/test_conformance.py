@@ -12,10 +12,12 @@ from belay_drivers.postgres import open_postgres
 from belay_drivers.sql import tables
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.conformance import (
+    EngineBesideConformance,
     EngineConformance,
     Harness,
     ProcessConformance,
     SchemaConformance,
+    SharedBesideConformance,
     StoreConformance,
 )
 from belay_testing.postgres_server import run_apart
@@ -71,7 +73,7 @@ async def empty(url):
         await connection.close()
 
 
-class TestMemory(StoreConformance, EngineConformance, SchemaConformance):
+class TestMemory(StoreConformance, EngineConformance, EngineBesideConformance, SchemaConformance):
     driver = "sqlite in memory"
 
     @pytest.fixture
@@ -79,7 +81,14 @@ class TestMemory(StoreConformance, EngineConformance, SchemaConformance):
         return Harness(partial(open_sqlite, ":memory:"), tamper=SqlTamper)
 
 
-class TestFile(StoreConformance, EngineConformance, SchemaConformance, ProcessConformance):
+class TestFile(
+    StoreConformance,
+    EngineConformance,
+    EngineBesideConformance,
+    SchemaConformance,
+    ProcessConformance,
+    SharedBesideConformance,
+):
     driver = "sqlite in a file"
 
     @pytest.fixture
@@ -87,7 +96,14 @@ class TestFile(StoreConformance, EngineConformance, SchemaConformance, ProcessCo
         return Harness(partial(open_sqlite, tmp_path / "belay.db"), tamper=SqlTamper)
 
 
-class TestPostgres(StoreConformance, EngineConformance, SchemaConformance, ProcessConformance):
+class TestPostgres(
+    StoreConformance,
+    EngineConformance,
+    EngineBesideConformance,
+    SchemaConformance,
+    ProcessConformance,
+    SharedBesideConformance,
+):
     driver = "postgresql"
 
     @pytest.fixture
@@ -103,7 +119,7 @@ class TestDictionary(StoreConformance):
         return Harness(partial(open_dictionary, Shelf()))
 
 
-class TestObservedMemory(StoreConformance, EngineConformance):
+class TestObservedMemory(StoreConformance, EngineConformance, EngineBesideConformance):
     driver = "sqlite in memory, observed"
     most_histories = 2
 
@@ -112,7 +128,7 @@ class TestObservedMemory(StoreConformance, EngineConformance):
         return Harness(observing(partial(open_sqlite, ":memory:")))
 
 
-class TestObservedPostgres(StoreConformance, EngineConformance):
+class TestObservedPostgres(StoreConformance, EngineConformance, EngineBesideConformance):
     driver = "postgresql, observed"
     most_histories = 2
 

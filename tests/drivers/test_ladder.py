@@ -11,6 +11,7 @@ from belay_drivers.sql.ladder import Migration, MigrationSet, own_set, pending, 
 from belay_drivers.sql.splitting import statements_of
 
 ONE = {"0001_one": "SELECT 1;\n"}
+ODD = ["9" * 5_000 + "_one", 1, None, "1_a\rDROP TABLE x;", "1_a\u2028b", "1_a\0", "1_\ud800"]
 
 
 def refused(*sets):
@@ -57,7 +58,7 @@ def test_block_zero_is_belays_own():
     assert refused(MigrationSet("", 1_000, ONE)) == "offset"
 
 
-@pytest.mark.parametrize("key", ["one", "_one", "0001", "0001_", "1000_one", "-1_one", "0001-one", "²_one"])
+@pytest.mark.parametrize("key", ["one", "_one", "0001", "0001_", "1000_one", "-1_one", "0001-one", "²_one", *ODD])
 def test_a_key_is_a_number_below_a_thousand_and_a_name(key):
     assert refused(MigrationSet("a", 1_000, {key: "SELECT 1"})) == "key"
 
@@ -66,12 +67,13 @@ def test_two_keys_are_never_one_id():
     assert refused(MigrationSet("a", 1_000, {"0001_a": "x", "01_b": "y"})) == "key"
 
 
-def test_a_migration_is_text():
-    assert refused(MigrationSet("a", 1_000, {"0001_a": cast("str", None)})) == "key"
+@pytest.mark.parametrize("sql", [None, b"SELECT 1", "SELECT '\0'", "SELECT '\ud800'"])
+def test_a_migration_is_text(sql):
+    assert refused(MigrationSet("a", 1_000, {"0001_a": cast("str", sql)})) == "key"
 
 
 @pytest.mark.parametrize(
-    "names", [{"0002_two": ["a_two"]}, {"0001_one": "a_uno"}, {"0001_one": [""]}, {"0001_one": [1]}]
+    "names", [{"0002_two": ["a_two"]}, {"0001_one": "a_uno"}, {"0001_one": [""]}, {"0001_one": [1]}, {"0001_one": None}]
 )
 def test_previous_names_belong_to_a_migration_and_are_a_list(names):
     assert refused(MigrationSet("a", 1_000, ONE, names)) == "previous_names"

@@ -116,7 +116,7 @@ class Proxy:
         self._abort(set(self._writers))
 
 
-COMMIT = (b"COMMIT",)
+COMMIT = (b"COMMIT;",)
 RECORD = (b"WITH held", BIND)
 
 

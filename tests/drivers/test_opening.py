@@ -152,6 +152,30 @@ async def test_a_pooler_is_one_by_transaction(belay_postgres, pooler):
             pass
 
 
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("?sslmode=require&sslmode=disable", "url"),
+        ("?sslmode=hunter2", "sslmode"),
+        ("?application_name=hunter2", "url"),
+        ("?statement_cache_size=100&pooler=transaction", "url"),
+        ("?pooler=transaction&pooler=transaction", "url"),
+    ],
+)
+async def test_what_a_url_says_twice_or_nobody_understands_is_refused_before_anybody_connects(query, parameter):
+    with pytest.raises(InvalidInput, match=f"^{parameter}: ") as refused:
+        async with open_stores(f"postgresql://tester@127.0.0.1:1/db{query}"):
+            pass
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_a_url_that_is_none_is_refused_without_repeating_it():
+    with pytest.raises(InvalidInput, match=r"^url: must be postgresql://") as refused:
+        async with open_stores("postgresql://tester@127.0.0.1:hunter2/db"):
+            pass
+    assert refused.value.__context__ is None
+
+
 async def test_for_a_pooler_by_transaction_nothing_is_kept_in_a_session(belay_postgres):
     async with open_stores(f"{belay_postgres.url}?pooler=transaction") as stores:
         await stores.engine.start(START)

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from belay_core import Client, Context, Happened, InvalidInput, RunNotFoundError, workflow
+from belay_core.moments import reading, utc_text
 from belay_core.records.run import RunStatus
+from belay_testing.drive import drain, vanish
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,40 @@ async def test_a_long_id_of_the_contract_is_read_like_any_other(bench):
     await bench.stores.runs.create(long, "{}")
     assert (await bench.client.get(long)).run_id == long
     assert (await bench.client.explain(long)).because == "it has no workflow, so no worker takes it"
+
+
+async def test_a_running_run_says_who_has_it_and_when_that_was_last_heard_of(bench):
+    begun = asyncio.Event()
+
+    @workflow("hanging")
+    async def hanging(ctx: Context) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    run = await bench.client.start(hanging)
+    began = utc_text(reading(bench.clock))
+    async with bench.worker(hanging) as worker:
+        draining = asyncio.create_task(drain(worker))
+        await begun.wait()
+        bench.clock.advance(timedelta(seconds=20))
+        explained = await bench.client.explain(run)
+        await vanish(worker)
+        await draining
+    assert explained.because.startswith("process ")
+    assert explained.because.endswith(f" works on it, and was last heard of at {began}")
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "253402300800000 ms after 1970"),
+        (10**18, "1000000000000000000 ms after 1970"),
+    ],
+)
+def test_a_moment_is_written_in_utc_and_one_beyond_the_calendar_as_its_number(at_ms, text):
+    assert utc_text(at_ms) == text
 
 
 async def test_ways_out_are_safe_to_paste_into_a_shell(bench):

@@ -261,12 +261,32 @@ def within_itself():
     return value
 
 
-@pytest.mark.parametrize("value", [nested(5_000), within_itself(), 10**5_000], ids=["deep", "cycle", "large"])
-def test_arguments_that_cannot_be_written_down_are_refused_by_their_type(value):
-    with pytest.raises(
-        ValueRefused, match=r"a value of type (list|int) is nested too deep or holds a number too large"
-    ):
+def laughing(depth):
+    value = ["ha"]
+    for _ in range(depth):
+        value = [value] * 9
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (nested(5_000), "is nested too deep or holds a number too large"),
+        (10**5_000, "is nested too deep or holds a number too large"),
+        (within_itself(), "holds more than 1000000 values"),
+        ({"a": (laughing(100), 1)}, "holds more than 1000000 values"),
+    ],
+    ids=["deep", "large", "cycle", "shared"],
+)
+def test_arguments_that_cannot_be_written_down_are_refused_by_their_type(value, why):
+    with pytest.raises(ValueRefused, match=f"a value of type (list|int|dict) {why}"):
         value_digest(value)
+
+
+@pytest.mark.parametrize("annotation", [list[Any], list, Any])
+def test_a_result_that_holds_a_part_of_it_many_times_is_refused_before_it_is_written_out(annotation):
+    with pytest.raises(ValueRefused, match=r"list holds more than 1000000 values|members limit"):
+        codec_for(annotation).encode(laughing(100))
 
 
 class HostileEq(BaseModel):

@@ -161,8 +161,10 @@ async def test_a_decision_on_something_else_than_was_shown_does_not_count(bench)
 async def test_deciding_needs_a_name_and_a_run_that_waits(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    with pytest.raises(InvalidTransitionError, match="waits for no such decision"):
+    with pytest.raises(InvalidTransitionError, match="waits for no such decision; its state is pending"):
         await bench.client.approve(run)
+    with pytest.raises(InvalidTransitionError, match="waits for no such decision; there is no such run"):
+        await bench.client.approve("nope")
     async with bench.worker(paying) as worker:
         await drain(worker)
         with pytest.raises(InvalidInput, match="by: must name who decides"):

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from belay_core import Context, DefinitionError, RunFailed, StepFailed, current_step, step, workflow
+from belay_core import Context, DefinitionError, RunFailed, StepFailed, current_step, gate, step, workflow
 from belay_testing.drive import drain
 
 
@@ -194,7 +194,11 @@ async def test_a_result_that_is_no_data_after_an_effect_goes_to_review_and_is_ne
     run = await bench.client.start(paying)
     await bench.drained(paying)
     await bench.drained(paying)
-    assert (await bench.client.explain(run)).state == "needs_review"
+    explained = await bench.client.explain(run)
+    assert explained.state == "needs_review"
+    assert explained.because.startswith(
+        "it needs an operator's word (orphan at pay#1): it took place, and its result cannot be kept: ValueRefused: "
+    )
     assert bench.effects == ["pay"]
     await bench.client.resolve(run, bench.client.happened("paid"), step_key="pay#1")
     await bench.drained(paying)
@@ -283,6 +287,22 @@ def test_lambdas_must_be_named_and_sync_steps_cannot_time_out():
     assert step(name="one")(lambda: 1).name == "one"
     with pytest.raises(DefinitionError, match="timeout needs an async function"):
         step(name="one", timeout=timedelta(seconds=1))(lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("declare", "typed", "meant"),
+    [
+        (step, "retry", "retries"),
+        (step, "idempotant", "idempotent"),
+        (step, "time_out", "timeout"),
+        (step, "back_off", "backoff"),
+        (gate, "laps_after", "lapse_after"),
+        (gate, "on_rejection", "on_reject"),
+    ],
+)
+def test_a_rule_that_is_misspelt_is_no_option(declare, typed, meant):
+    with pytest.raises(DefinitionError, match=f"there is no rule {typed}; {meant} is meant"):
+        declare(**{typed: 3})
 
 
 def test_unknown_rules_are_kept_and_cannot_be_changed():

@@ -11,7 +11,7 @@ from belay_drivers.postgres import open_postgres
 from belay_testing.conformance.kit import Kit
 from tests.drivers.test_lost_replies import Proxy
 
-BIND, COMMIT, QUESTION = b"B", b"COMMIT", b"INSERT INTO belay_approvals"
+BIND, COMMIT, QUESTION = b"B", b"COMMIT;", b"INSERT INTO belay_approvals"
 
 
 class Detour(Proxy):

@@ -90,6 +90,15 @@ def test_the_samples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyte
         run(page)
 
 
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/tutorial/your-own-workflow.md"]
+)
+def test_the_first_programs_can_be_kept_in_a_file(page: Path):
+    """Without ``await`` outside of a function, which no file may have."""
+    for block in blocks(page.read_text()):
+        compile("\n" * block.line + block.code, str(page), "exec", dont_inherit=True)
+
+
 def test_what_is_not_run_is_listed():
     marked = {name(page): [block.reason for block in blocks(page.read_text()) if block.reason] for page in PAGES}
     assert {page: reasons for page, reasons in marked.items() if reasons} == NOT_RUN
