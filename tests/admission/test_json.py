@@ -207,10 +207,6 @@ def test_checking_a_value_leaves_it_as_it_was(value):
     assert repr(value) == before
 
 
-class Text(str):
-    __slots__ = ()
-
-
 class Number(int):
     pass
 
