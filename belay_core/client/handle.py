@@ -14,6 +14,8 @@ from belay_core.workflows.values import Codec
 Out = TypeVar("Out")
 
 POLL = 0.1
+"""Seconds between the first two looks at a run somebody waits for; doubled up to ``LONGEST_POLL``."""
+LONGEST_POLL = 1.0
 """Seconds between two looks at a run that another process works on."""
 
 
@@ -44,6 +46,7 @@ class RunHandle(Generic[Out]):
 async def ended(stores: Stores, run_id: RunId) -> RunRecord:
     """The run once it is over. Raises ``RunNotFoundError``."""
     with stores.wakes.listening(run_id) as woken:
+        wait = POLL
         while True:
             woken.clear()
             run = await stores.engine.find_run(run_id)
@@ -51,4 +54,5 @@ async def ended(stores: Stores, run_id: RunId) -> RunRecord:
                 raise RunNotFoundError(f"run_id: there is no run {run_id}")
             if is_terminal_run_status(run.status):
                 return run
-            await event_or_time(woken, stores.clock, POLL)
+            await event_or_time(woken, stores.clock, wait)
+            wait = min(2 * wait, LONGEST_POLL)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
-from sqlalchemy import ColumnElement, Connection, Insert, Integer, Table, Text, bindparam, inspect, text
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, Integer, Table, Text, bindparam, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -76,6 +76,10 @@ class PostgresDialect(SqlDialect):
         """Be in a transaction."""
         if not tx.in_transaction():
             tx.begin()
+
+    def speaks(self, engine: Engine) -> bool:
+        """Whether this engine reaches a database of this kind."""
+        return engine.dialect.name == self.name
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""

@@ -1,39 +1,15 @@
 """Single statements for what happens most (kernel 3): each fences, changes and answers in one round trip."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import ARRAY, BigInteger, Connection, RowMapping, Text, TextClause, bindparam, text
 
 from belay_core.commands import Acquire, Renew
 from belay_core.moments import Millis
-from belay_core.records.step_record import OPEN
 from belay_drivers.postgres.clock import FollowingClock
-from belay_drivers.sql.children import REPLACED
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.keys import key_of
-
-_PLACES: Final = ", ".join(("step_key_digest", "attempt", *REPLACED))
-_GIVEN: Final = ", ".join(f":{name}" for name in ("step_key_digest", "attempt", *REPLACED))
-_REPLACING: Final = ", ".join(f"{name} = excluded.{name}" for name in REPLACED)
-_OPEN: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
-
-# The insert meets what is committed when it gets its turn, not what the statement saw at its beginning.
-_RECORD: Final = f"""
-WITH held AS (
-  UPDATE belay_runs
-  SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now), takeovers = 0
-  WHERE run_id = :b_run AND status = 'running' AND owner_host_id = :b_host AND owner_pid = :b_pid
-    AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq
-  RETURNING run_id, ready_at, cancel_requested_at
-), stored AS (
-  INSERT INTO belay_attempts AS kept (run_id, {_PLACES})
-  SELECT run_id, {_GIVEN} FROM held
-  ON CONFLICT (run_id, step_key_digest, attempt) DO UPDATE SET {_REPLACING} WHERE kept.state IN ({_OPEN})
-  RETURNING kept.attempt
-)
-SELECT ready_at, cancel_requested_at, EXISTS (SELECT 1 FROM stored) AS stored FROM held
-"""  # noqa: S608  made of constants
 
 # Locking in the order of the keys keeps two overlapping renewals from waiting for each other, and looking each run up
 # by itself keeps the plan from scanning them all where the database has no statistics yet.
@@ -117,11 +93,6 @@ def _typed(sql: str, *, texts: str = "", numbers: str = "", text_lists: str = ""
     return text(sql).bindparams(*(bindparam(name, type_=kind) for names, kind in kinds for name in names.split()))
 
 
-_RECORD_STATEMENT: Final = _typed(
-    _RECORD,
-    texts="b_run b_host b_nonce full_key step kind state input_digest error outcome meta step_key_digest",
-    numbers="b_now b_pid b_epoch b_seq attempt idempotent epoch recorded started_at finished_at",
-)
 _RENEW_STATEMENT: Final = _typed(
     _RENEW, numbers="b_now", text_lists="b_runs b_hosts b_nonces", number_lists="b_pids b_epochs"
 )
@@ -139,10 +110,6 @@ class PostgresHotPaths(HotPaths):
 
     def __init__(self, clock: FollowingClock | None = None) -> None:
         self._clock = clock
-
-    def record(self, tx: Connection, parameters: Mapping[str, object]) -> RowMapping | None:
-        """Fence the run and store one attempt."""
-        return tx.execute(_RECORD_STATEMENT, parameters).mappings().one_or_none()
 
     def renew(self, tx: Connection, command: Renew, now_ms: Millis) -> Sequence[RowMapping]:
         """Renew leases; the reply tells the time as well."""

@@ -11,6 +11,7 @@ from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import Stores
 from belay_core.stores.opening import Migrations
+from belay_drivers.postgres.bulk import PostgresBulk
 from belay_drivers.postgres.clock import FollowingClock
 from belay_drivers.postgres.connecting import Address, Pooler, address_of, fleeting, pooled
 from belay_drivers.postgres.dialect import DIALECT
@@ -18,10 +19,11 @@ from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotPaths
 from belay_drivers.postgres.roles import grants
 from belay_drivers.sql.carrying import LoopCarrier
+from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Body, Database, Engines
 from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
 from belay_drivers.sql.migrating import applied_at, apply, check, missing, printed, until_cancelled, verify
-from belay_drivers.sql.stores import assembled
+from belay_drivers.sql.stores import Beside, assembled
 from belay_drivers.sql.views import Views
 
 T = TypeVar("T")
@@ -47,33 +49,38 @@ async def open_postgres(
     """
     address = address_of(url, pooler)
     engine = pooled(address)
+    database = Database(_engines(engine, address), DIALECT)
+    coalescer = Coalescer(database, PostgresBulk())
     try:
-        database = Database(_engines(engine, address), DIALECT)
         times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
-        if clock is not None:
-            yield assembled(
-                database,
-                clock=clock,
-                ids=ids or Uuid7Ids(),
-                lease=times,
-                views=_views(engine),
-                hot=PostgresHotPaths(),
-            )
-            return
-        following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
-        await following.refresh()
+        following = None
+        if clock is None:
+            following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
+            await following.refresh()
+            clock = following.clock
         yield assembled(
             database,
-            clock=following.clock,
+            clock=clock,
             ids=ids or Uuid7Ids(),
             lease=times,
             views=_views(engine),
-            hot=PostgresHotPaths(following.clock),
-            refresh=following.refresh,
-            trusts_stale=following.clock.settled,
+            **_beside(coalescer, following),
         )
     finally:
+        await coalescer.close()
         await engine.dispose()
+
+
+def _beside(coalescer: Coalescer, following: "_Following | None") -> Beside:
+    """The statements of this database; where the clock follows the database's, also what looks after it."""
+    if following is None:
+        return {"hot": PostgresHotPaths(), "coalescer": coalescer}
+    return {
+        "hot": PostgresHotPaths(following.clock),
+        "coalescer": coalescer,
+        "refresh": following.refresh,
+        "trusts_stale": following.clock.settled,
+    }
 
 
 async def migrate_postgres(

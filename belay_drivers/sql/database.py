@@ -87,24 +87,24 @@ class Sender(ABC):
         """The engines below, whose events tell what is sent; the writing one first."""
 
     @abstractmethod
-    async def send(self, body: Body[T]) -> Sent[T]:
-        """Run a body so that all it writes stays, or nothing."""
+    async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
+        """Run a body so that all it writes stays, or nothing; ``tried`` times it was sent already, and failed."""
 
     @abstractmethod
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
 
-    async def send_lone(self, body: Body[T]) -> Sent[T]:
+    async def send_lone(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body of exactly one statement."""
-        return await self.send(body)
+        return await self.send(body, tried=tried)
 
-    async def write(self, body: Body[T], resent: Body[T] | None = None) -> T:
+    async def write(self, body: Body[T], resent: Body[T] | None = None, *, tried: int = 0) -> T:
         """Run a body to a known end.
 
         When no reply came to a commit, ``resent`` is run instead of it: it has to find out whether the first one
         happened. Without it the body has to be one that may happen twice.
         """
-        sent = await self.send(body)
+        sent = await self.send(body, tried=tried)
         for _ in range(ATTEMPTS):
             if not isinstance(sent, Unknown):
                 return sent.value
@@ -141,20 +141,36 @@ class Database(Sender):
         ways = (self._engines.write, self._engines.read, self._engines.lone)
         return tuple(way.sync_engine for way in ways if way is not None)
 
-    async def send(self, body: Body[T]) -> Sent[T]:
+    async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
         admit_outside(self)
         async with _turn(self.write_turn):
-            return await self._outlast(lambda: self._transaction(self._engines.write, body), self.before_retry)
+            return await self._outlast(lambda: self._transaction(self._engines.write, body), self.before_retry, tried)
 
-    async def send_lone(self, body: Body[T]) -> Sent[T]:
+    async def send_lone(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body of exactly one statement, which commits by itself."""
         lone = self._engines.lone
         if lone is None:
-            return await self.send(body)
+            return await self.send(body, tried=tried)
         admit_outside(self)
         async with _turn(self.write_turn):
-            return await self._outlast(lambda: self._lone(lone, body), self.before_retry)
+            return await self._outlast(lambda: self._lone(lone, body), self.before_retry, tried)
+
+    async def send_once(self, body: Body[T]) -> Sent[T] | Failure:
+        """Run a body that is a single statement where one commits by itself, and try nothing again.
+
+        Whoever calls is not to be cancelled.
+        """
+        lone = self._engines.lone
+        async with _turn(self.write_turn):
+            try:
+                async with asyncio.timeout(self.patience):
+                    if lone is None:
+                        return await self._transaction(self._engines.write, body)
+                    return await self._lone(lone, body)
+            except TimeoutError:
+                # Giving it up ends its connection; whether it arrived is for its senders to find out.
+                return Unknown(Failure("io", lost=True), None)
 
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
@@ -196,10 +212,13 @@ class Database(Sender):
         return sent.value
 
     async def _outlast(
-        self, once: Callable[[], Awaitable[Sent[T] | Failure]], again: Callable[[int], Awaitable[None]]
+        self,
+        once: Callable[[], Awaitable[Sent[T] | Failure]],
+        again: Callable[[int], Awaitable[None]],
+        tried: int = 0,
     ) -> Sent[T]:
         abandoned = Abandoned()
-        ended = await outlasting(self._repeat(once, again, abandoned), abandoned, self.patience)
+        ended = await outlasting(self._repeat(once, again, abandoned, tried), abandoned, self.patience)
         if isinstance(ended, Failure):
             raise ended.error()
         return ended
@@ -209,8 +228,10 @@ class Database(Sender):
         once: Callable[[], Awaitable[Sent[T] | Failure]],
         again: Callable[[int], Awaitable[None]],
         abandoned: Abandoned,
+        tried: int,
     ) -> Sent[T] | Failure:
-        tried = 0
+        if tried:
+            await again(tried)
         while True:
             ended = await once()
             tried += 1

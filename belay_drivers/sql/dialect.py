@@ -1,11 +1,11 @@
 """What databases disagree on, as small as it can be kept."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Insert, RowMapping, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, RowMapping, Table
 
 from belay_core.commands import Acquire, Renew
 from belay_core.errors import DatabaseCode, DatabaseError
@@ -68,13 +68,6 @@ class HotPaths(Protocol):
     """
 
     @abstractmethod
-    def record(self, tx: Connection, parameters: Mapping[str, object]) -> RowMapping | None:
-        """Fence the run and store one attempt; None where the fence failed.
-
-        The row says ``ready_at``, ``cancel_requested_at`` and whether the attempt could be ``stored``.
-        """
-
-    @abstractmethod
     def renew(self, tx: Connection, command: Renew, now_ms: Millis) -> Sequence[RowMapping]:
         """Renew leases: ``place``, ``ready_at`` and ``cancel_requested_at`` of each one that holds."""
 
@@ -99,6 +92,10 @@ class SqlDialect(Protocol):
         self, table: Table, keys: Sequence[str], replaced: Sequence[str], where: ColumnElement[bool]
     ) -> Insert:
         """An INSERT that replaces these columns of the row with the same keys, if that row meets the condition."""
+
+    @abstractmethod
+    def speaks(self, engine: Engine) -> bool:
+        """Whether this engine reaches a database of this kind."""
 
     @abstractmethod
     def explain(self, error: BaseException) -> Failure | None:

@@ -35,21 +35,22 @@ class JoinedSender(SavepointSender):
         super().__init__(opened, Scope(connection))
 
     @override
-    async def send(self, body: Body[T]) -> Done[T]:
+    async def send(self, body: Body[T], *, tried: int = 0) -> Done[T]:
         await self.opened.do(self.dialect.join)
-        return await super().send(body)
+        return await super().send(body, tried=tried)
 
 
 def joining(database: Database, parts: Parts) -> Callable[[object], Stores]:
     """Makes the stores of a caller's connection to this database; raises ``InvalidInput`` for anything else."""
 
     def within(connection: object) -> Stores:
-        if not isinstance(connection, AsyncConnection) or connection.dialect.name != database.dialect.name:
-            raise InvalidInput("connection", f"must be an AsyncConnection of SQLAlchemy to {database.dialect.name}")
+        speaks = database.dialect.speaks
+        if not isinstance(connection, AsyncConnection) or not speaks(connection.engine.sync_engine):
+            raise InvalidInput("connection", "must be an AsyncConnection of SQLAlchemy to the same kind of database")
         sender = JoinedSender(connection, database)
         # Nobody is woken: it is the caller who knows when there is something to see.
         wakes = Wakes()
-        engine = SqlEngineStore(replace(parts, database=sender, wakes=wakes))
+        engine = SqlEngineStore(replace(parts, database=sender, wakes=wakes, coalescer=None))
         runs = SqlRunStore(sender, parts.clock)
         return Stores(
             runs=AbsentRunStore.make_noop(_offered(AbsentRunStore, runs, RUN_OPERATIONS)),

@@ -100,7 +100,7 @@ class SavepointSender(Sender):
         return self.opened.engines
 
     @override
-    async def send(self, body: Body[T]) -> Done[T]:
+    async def send(self, body: Body[T], *, tried: int = 0) -> Done[T]:
         return await in_turn(self._scope, lambda: self.opened.attempt(body))
 
     @override

@@ -59,7 +59,7 @@ class _Moment(Sender):
         """The engines of the database."""
         return self._engines
 
-    async def send(self, body: object) -> NoReturn:  # noqa: ARG002  nothing is written here, whatever it is
+    async def send(self, body: object, *, tried: int = 0) -> NoReturn:  # noqa: ARG002  nothing is written here, whatever it is
         """Refuse: this is for reads."""
         raise DatabaseError("unsupported")
 

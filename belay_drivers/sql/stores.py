@@ -14,6 +14,7 @@ from belay_core.stores.writing import Transaction, Writer
 from belay_drivers.sql.attempt_store import SqlAttemptStore
 from belay_drivers.sql.changes_store import SqlChanges
 from belay_drivers.sql.children import Children
+from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Database, Sender
 from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.engine_store import Parts, SqlEngineStore
@@ -32,6 +33,7 @@ class Beside(TypedDict, total=False):
     """What a driver may add (``Parts`` says what each is)."""
 
     hot: HotPaths
+    coalescer: Coalescer
     refresh: Callable[[], Awaitable[None]]
     trusts_stale: Callable[[], bool]
 

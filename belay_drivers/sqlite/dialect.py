@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, Table
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import StatementError
 
@@ -65,6 +65,10 @@ class SqliteDialect(SqlDialect):
         if not driver.in_transaction:
             # A savepoint outside a transaction would commit when it is released.
             tx.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def speaks(self, engine: Engine) -> bool:
+        """Whether this engine reaches a database of this kind."""
+        return engine.dialect.name == self.name
 
     def explain(self, error: BaseException) -> Failure | None:
         """What an exception of the database's driver means; None where it is somebody else's."""

@@ -19,12 +19,14 @@ from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.opening import Migrations
 from belay_drivers.sql.carrying import LoopCarrier, ThreadCarrier
+from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Database, Engines
 from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
 from belay_drivers.sql.migrating import apply, check, printed, until_cancelled, verify
 from belay_drivers.sql.stores import assembled
 from belay_drivers.sql.views import Views
+from belay_drivers.sqlite.bulk import SqliteBulk
 from belay_drivers.sqlite.copying import copied_line
 from belay_drivers.sqlite.dialect import DIALECT
 from belay_drivers.sqlite.feed import SqliteFeed
@@ -49,10 +51,19 @@ async def open_sqlite(
     """
     clock = clock or SystemClock()
     files = _Files(_path_of(path_or_url))
+    coalescer = Coalescer(files.database, SqliteBulk())
     try:
         times = await files.made_ready(clock)
-        yield assembled(files.database, clock=clock, ids=ids or Uuid7Ids(), lease=times, views=files.views)
+        yield assembled(
+            files.database,
+            clock=clock,
+            ids=ids or Uuid7Ids(),
+            lease=times,
+            views=files.views,
+            coalescer=coalescer,
+        )
     finally:
+        await coalescer.close()
         await files.close()
 
 

@@ -4,9 +4,11 @@ A failover to a replica that lags behind can leave such rows: the same epoch und
 epoch has moved on. The store knows the lease from before, so that nothing but the statement itself can refuse.
 """
 
+import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from belay_core import commands
 from belay_core.outcomes.runs import FenceLost
@@ -19,6 +21,9 @@ PARTS = {
     "nonce": "owner_nonce = 'another'",
     "epoch": "epoch = epoch + 1",
 }
+
+
+WRITES = ("record", "record several", "renew", "ask", "sleep", "withdraw", "park", "settle")
 
 
 async def writes(kit, lease, name) -> Any:
@@ -44,7 +49,7 @@ async def writes(kit, lease, name) -> Any:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", ["record", "record several", "renew", "ask", "sleep", "withdraw", "park", "settle"])
+@pytest.mark.parametrize("name", WRITES)
 async def test_an_owned_write_is_refused_where_a_single_part_of_the_lease_differs(kit, raw, name, part):
     lease = await kit.own()
     await kit.record(lease, kit.step("before#1"))
@@ -52,3 +57,51 @@ async def test_an_owned_write_is_refused_where_a_single_part_of_the_lease_differ
     assert await writes(kit, lease, name) == FenceLost()
     assert await kit.attempts() == {"before#1": (await kit.attempts())["before#1"]}
     assert (await kit.run()).status is RunStatus.RUNNING
+
+
+async def waited(kit, other, name, change):
+    """A write that begins while somebody else's change of its run is not yet committed."""
+    lease = await kit.own()
+    await kit.record(lease, kit.step("before#1"))
+    engine = other.runs._database._engines.write.engine
+    async with engine.connect() as rival:
+        await rival.exec_driver_sql(f"UPDATE belay_runs SET {change}")  # noqa: S608  (a constant of this file)
+        writing = asyncio.ensure_future(writes(kit, lease, name))
+        while not await rival.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")):
+            pass
+        await rival.commit()
+    return lease, await writing
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_a_write_that_waited_for_a_takeover_is_refused(belay_postgres, make_kit, name):
+    async with belay_postgres as stores, belay_postgres as other:
+        kit = make_kit(stores)
+        taken = "epoch = epoch + 1, owner_nonce = 'another'"
+        _, answer = await waited(kit, other, name, taken)
+        assert answer == FenceLost()
+        assert [*(await kit.attempts())] == ["before#1"]
+        seq = await stores.runs._database.read(
+            lambda tx: tx.exec_driver_sql("SELECT write_seq FROM belay_runs").scalar_one()
+        )
+        assert seq == 1
+
+
+@pytest.mark.parametrize("name", ["record", "record several", "settle"])
+async def test_a_shared_write_that_waited_for_another_of_its_lease_is_not_taken_for_the_next(
+    belay_postgres, make_kit, name
+):
+    async with belay_postgres as stores, belay_postgres as other:
+        flushed: list[object] = []
+        coalescer = stores.engine._parts.coalescer
+        sent = coalescer._sent
+
+        async def watched(works):
+            flushed.extend(await sent(works))
+            return flushed[-len(works) :]
+
+        coalescer._sent = watched
+        kit = make_kit(stores)
+        _, answer = await waited(kit, other, name, "write_seq = write_seq + 1")
+        assert not isinstance(answer, FenceLost)
+        assert flushed[-1] is None

@@ -22,6 +22,8 @@ CHILDREN = {"attempts", "approvals", "journal"}
 WRITERS = {"insert", "update", "delete", "insert_if_absent", "insert_or_replace"}
 MAY_WRITE = {"sql/children.py"}
 MAKES_PROOF = {"sql/fences.py"}
+ONE_TRANSACTION = {"sqlite/bulk.py"}
+"""Statements that run behind a fenced one inside the one transaction that holds the file's write lock."""
 WRITES_CHILD = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) belay_(attempts|approvals|journal)\b")
 LOCKS_RUN = re.compile(r"^\s*(UPDATE|INSERT INTO) belay_runs\b|FROM belay_runs\b.*FOR NO KEY UPDATE", re.DOTALL)
 
@@ -45,6 +47,8 @@ def test_child_rows_are_written_in_one_module_alone():
 
 def test_statements_in_plain_sql_fence_in_the_same_statement():
     for path in MODULES:
+        if path.relative_to(ROOT).as_posix() in ONE_TRANSACTION:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             texts = (
                 [
@@ -60,7 +64,7 @@ def test_statements_in_plain_sql_fence_in_the_same_statement():
             sql = "".join(texts)
             if found := WRITES_CHILD.search(sql):
                 before = sql[: found.start()]
-                assert re.search(r"UPDATE belay_runs\b", before), path
+                assert re.search(r"(UPDATE|INSERT INTO) belay_runs\b", before), path
 
 
 def test_the_proof_of_a_lock_is_made_in_one_module_alone():
@@ -133,7 +137,7 @@ async def test_every_transaction_locks_the_run_before_it_writes_what_belongs_to_
             locked = (
                 locked
                 or LOCKS_RUN.search(statement) is not None
-                or "WITH held AS" in statement
+                or re.match(r"\s*WITH (held|asked|ends|news) AS", statement) is not None
                 or "), taken AS" in statement
             )
             if kit.stores.runs._database.dialect.name == "sqlite":

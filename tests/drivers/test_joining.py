@@ -172,7 +172,7 @@ async def test_only_a_connection_to_such_a_database_is_taken(shared_store, belay
                 stores.within(wrong)
         async with engine.connect() as connection:
             if connection.dialect.name == "postgresql":
-                with pytest.raises(InvalidInput, match="sqlite"):
+                with pytest.raises(InvalidInput, match="same kind of database"):
                     memory.within(connection)
 
 

@@ -117,7 +117,6 @@ class Proxy:
 
 
 COMMIT = (b"COMMIT;",)
-RECORD = (b"WITH held", BIND)
 
 
 @pytest.fixture
@@ -271,7 +270,7 @@ async def do_finish(kit):
     return partial(kit.stores.attempts.finish, FinishAttempt(BARE, "d", 1, "completed", 9, outcome=1), OWNER)
 
 
-LONE = {"acquire", "record", "record_again", "record_conflict", "renew"}
+LONE = {"acquire", "record", "record_again", "record_conflict", "record_several", "renew", "settle", "start"}
 CALLS = {name.removeprefix("do_"): call for name, call in list(globals().items()) if name.startswith("do_")}
 
 
@@ -366,3 +365,19 @@ async def test_a_server_that_stays_away_is_an_error_and_the_next_call_works_when
     assert cause_of(failure).code == "io"
     proxy.server = true_port
     assert isinstance(await kit.record(lease, kit.step()), Recorded)
+
+
+@pytest.mark.parametrize("lose", ["request", "reply", "both"])
+async def test_a_flush_whose_reply_is_lost_is_told_rightly_to_each_who_shared_it(lose, proxied, make_kit):
+    proxy, stores = proxied
+    kit = make_kit(stores)
+    await asyncio.gather(*(kit.start(f"run-{number}") for number in range(5)))
+    leases = [acquired.lease for acquired in await kit.acquire(limit=5)]
+    await asyncio.gather(*(kit.record(lease, kit.step("before#1")) for lease in leases))
+    proxy.arm(lose, BIND)
+    answers = await asyncio.gather(*(kit.record(lease, kit.step()) for lease in leases))
+    assert proxy.cuts == 1
+    assert answers == [Recorded(None, None)] * 5
+    assert await asyncio.gather(*(kit.record(lease, kit.step("after#1")) for lease in leases)) == answers
+    for lease in leases:
+        assert sorted(await kit.attempts(lease.run_id)) == ["after#1", "before#1", "fetch#1"]

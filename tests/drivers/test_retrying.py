@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +40,21 @@ class Stubborn:
         self.left, self.sent = times, 0
         self.statement = statement
         database = database_of(stores)
-        self._once = database._transaction
-        database._transaction = self.transaction
+        self._ways = {name: getattr(database, name) for name in ("_transaction", "_lone")}
+        database._transaction = partial(self.send, "_transaction")
+        database._lone = partial(self.send, "_lone")
 
-    async def transaction(self, engine, body):
+    async def send(self, way, engine, body):
         self.sent += 1
         if self.left == 0:
-            return await self._once(engine, body)
+            return await self._ways[way](engine, body)
         self.left -= 1
 
         def failing(tx):
             tx.exec_driver_sql(self.statement)
             return body(tx)
 
-        return await self._once(engine, failing)
+        return await self._ways[way](engine, failing)
 
 
 def raising(sqlstate):

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant, mutant
 
 _FENCES: Final = "belay_drivers/sql/fences.py"
 _HOT: Final = "belay_drivers/postgres/hot.py"
+_BULK: Final = "belay_drivers/postgres/bulk.py"
+_SQLITE_BULK: Final = "belay_drivers/sqlite/bulk.py"
 _BASE: Final = "belay_drivers/sql/engine_store/base.py"
 _OWNED: Final = "belay_drivers/sql/engine_store/owned.py"
 _ENDING: Final = "belay_drivers/sql/engine_store/ending.py"
@@ -16,27 +18,12 @@ _ATTEMPTS: Final = "belay_drivers/sql/attempt_store.py"
 _TAKING: Final = "belay_drivers/sql/engine_store/taking.py"
 _CANCELLING: Final = "belay_drivers/sql/run_store/cancelling.py"
 
-_LOCKED_RECORD: Final = """  UPDATE belay_runs
-  SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now), takeovers = 0
-  WHERE run_id = :b_run AND status = 'running' AND owner_host_id = :b_host AND owner_pid = :b_pid
-    AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq
-  RETURNING run_id, ready_at, cancel_requested_at
-)"""
-_READ_RECORD: Final = """  SELECT run_id, ready_at, cancel_requested_at FROM belay_runs
-  WHERE run_id = :b_run AND status = 'running' AND owner_host_id = :b_host AND owner_pid = :b_pid
-    AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq
-), counted AS (
-  UPDATE belay_runs
-  SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now), takeovers = 0
-  FROM held WHERE belay_runs.run_id = held.run_id
-)"""
-
 FENCES: Final[tuple[Mutant, ...]] = (
     mutant(
         "fence_by_plain_read",
-        _HOT,
-        (_LOCKED_RECORD, _READ_RECORD),
-        by="once_a_takeover_committed or in_one_module or statements_in_plain_sql",
+        _BULK,
+        ("WHERE {_FENCED} FOR NO KEY UPDATE\n  ) t\n), held", "WHERE {_FENCED}\n  ) t\n), held"),
+        by="waited_for_a_takeover",
     ),
     mutant(
         "write_without_lock_first",
@@ -46,30 +33,60 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "fence_without_sequence",
-        _HOT,
-        (
-            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
-            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch",
-        ),
-        by="backend_still_waits",
+        _BULK,
+        (" AND r.epoch = a.epoch AND r.write_seq = a.seq", " AND r.epoch = a.epoch"),
+        by="waited_for_another_of_its_lease",
     ),
     mutant(
         "fence_without_nonce",
-        _HOT,
-        (
-            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
-            "AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
-        ),
+        _BULK,
+        (" AND r.owner_nonce = a.nonce AND", " AND"),
         by="single_part_of_the_lease",
     ),
     mutant(
         "fence_without_epoch",
-        _HOT,
-        (
-            "AND owner_nonce = :b_nonce AND belay_runs.epoch = :b_epoch AND write_seq = :b_seq",
-            "AND owner_nonce = :b_nonce AND write_seq = :b_seq",
-        ),
+        _BULK,
+        (" AND r.epoch = a.epoch AND", " AND"),
         by="single_part_of_the_lease",
+    ),
+    mutant(
+        "fence_without_nonce_in_a_file",
+        _SQLITE_BULK,
+        ("owner_nonce = ?\n", "? IS NOT NULL\n"),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "fence_without_epoch_in_a_file",
+        _SQLITE_BULK,
+        ("AND epoch = ? AND", "AND ? IS NOT NULL AND"),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "part_of_a_record_stored",
+        _SQLITE_BULK,
+        ('            cursor.execute("ROLLBACK TO several")\n', ""),
+        by="all_are_stored_or_none",
+    ),
+    mutant(
+        "part_of_a_record_stored_in_one_statement",
+        _BULK,
+        ("  WHERE a.several AND k.state", "  WHERE NOT a.several AND k.state"),
+        by="all_are_stored_or_none",
+    ),
+    mutant(
+        "cancelled_waiter_takes_the_flush_along",
+        "belay_drivers/sql/coalescing.py",
+        (
+            "        if not waiting.sent:\n",
+            "        if waiting.sent and self._flushing is not None:\n            self._flushing.cancel()\n        if not waiting.sent:\n",
+        ),
+        by="harms_nobody",
+    ),
+    mutant(
+        "conflict_taken_for_stored",
+        "belay_drivers/sql/engine_store/owned.py",
+        ("        if plain.doubtful:\n", "        if False:\n"),
+        by="conflict",
     ),
     mutant(
         "fence_without_sequence_in_steps",

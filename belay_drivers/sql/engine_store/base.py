@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -15,9 +15,12 @@ from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores.bundle import LeaseTimes
 from belay_core.stores.wakes import Wakes
+from belay_drivers.sql.bulk import Plain
+from belay_drivers.sql.bulk import Work as SharedWork
 from belay_drivers.sql.children import Children
-from belay_drivers.sql.database import ATTEMPTS, Body, Sender, Sent, Unknown, undone
-from belay_drivers.sql.dialect import HotPaths
+from belay_drivers.sql.coalescing import Coalescer
+from belay_drivers.sql.database import ATTEMPTS, Body, Done, Sender, Sent, Unknown, undone
+from belay_drivers.sql.dialect import Failure, HotPaths
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
 from belay_drivers.sql.keys import key_of
@@ -40,6 +43,14 @@ Work: TypeAlias = Callable[[Connection, Fence], T | Missed]
 """What is done under a fence."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shared(Generic[T]):
+    """Fenced work that can share a commit: as such work, and what its plain answer means."""
+
+    work: Callable[[Fence], SharedWork]
+    answer: Callable[[Plain, Fence], Awaitable[T]]
+
+
 async def _nothing() -> None:
     """The clock needs no looking after."""
 
@@ -60,6 +71,7 @@ class Parts:
     sequences: Sequences
     children: Children
     hot: HotPaths | None = None
+    coalescer: Coalescer | None = None
     refresh: Callable[[], Awaitable[None]] = _nothing
     trusts_stale: Callable[[], bool] = lambda: True
 
@@ -130,18 +142,24 @@ class OwnedRole(Role):
     """Commands of a run's owner: one after another, each with a known end."""
 
     async def _owned(
-        self, lease: Lease, work: Work[T], *, lone: bool = False, recall: Body[T] | None = None
+        self,
+        lease: Lease,
+        work: Work[T],
+        *,
+        lone: bool = False,
+        recall: Body[T] | None = None,
+        shared: "Shared[T] | None" = None,
     ) -> T | FenceLost | RunNotFound:
         """Do fenced work under a lease.
 
         ``lone`` says that the work is a single statement; its answer, should the reply be lost, is read again by
-        ``recall``.
+        ``recall``. ``shared`` is the same work as one that shares a commit with others; it is tried first.
         """
         parts = self._parts
         async with parts.sequences.turn(lease) as turn:
             ended: T | FenceLost | RunNotFound | None = await self._cleared(lease, turn)
             if ended is None:
-                ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall)
+                ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall, shared=shared)
         if isinstance(ended, FenceLost | RunNotFound):
             parts.sequences.forget(lease)
         return ended
@@ -160,7 +178,14 @@ class OwnedRole(Role):
         return None
 
     async def _to_known_end(
-        self, lease: Lease, turn: Turn, work: Work[T], *, lone: bool, recall: Body[T] | None
+        self,
+        lease: Lease,
+        turn: Turn,
+        work: Work[T],
+        *,
+        lone: bool,
+        recall: Body[T] | None,
+        shared: "Shared[T] | None" = None,
     ) -> T | FenceLost | RunNotFound:
         unsure: Unknown[T | Missed] | None = None
         standing = _Standing.known(lease, turn.seq) if turn.seq is not None else await self._standing(lease)
@@ -170,7 +195,11 @@ class OwnedRole(Role):
             if not standing.owned_by(lease):
                 return FenceLost()
             turn.seq = standing.seq
-            sent = await self._send(work, Fence(lease, standing.seq, self._now()), lone=lone)
+            fence = Fence(lease, standing.seq, self._now())
+            sent: Sent[T | Missed] | Failure | None = None if shared is None else await self._share(shared, fence)
+            shared = None
+            if sent is None or isinstance(sent, Failure):
+                sent = await self._send(work, fence, lone=lone, tried=int(sent is not None))
             if isinstance(sent, Unknown):
                 unsure = sent
             elif not isinstance(sent.value, Missed):
@@ -182,11 +211,23 @@ class OwnedRole(Role):
                 return await self._answer_of(unsure, recall)
         raise DatabaseError("unknown" if unsure is None else unsure.failure.code)
 
-    async def _send(self, work: Work[T], fence: Fence, *, lone: bool) -> Sent[T | Missed]:
+    async def _share(self, shared: "Shared[T]", fence: Fence) -> "Sent[T] | Failure | None":
+        """Do the work with others in one commit; None where it was not done so, and nothing of it is stored."""
+        coalescer = self._parts.coalescer
+        if coalescer is None:
+            return None
+        answer = await coalescer.put(shared.work(fence))
+        if isinstance(answer, Plain):
+            return Done(await shared.answer(answer, fence))
+        if isinstance(answer, Failure) and not answer.again:
+            raise answer.error()
+        return Unknown(answer.failure, None) if isinstance(answer, Unknown) else answer
+
+    async def _send(self, work: Work[T], fence: Fence, *, lone: bool, tried: int = 0) -> Sent[T | Missed]:
         database = self._parts.database
         if lone:
-            return await database.send_lone(lambda tx: work(tx, fence))
-        return await database.send(lambda tx: work(tx, fence))
+            return await database.send_lone(lambda tx: work(tx, fence), tried=tried)
+        return await database.send(lambda tx: work(tx, fence), tried=tried)
 
     async def _answer_of(self, unsure: Unknown[T | Missed], recall: Body[T] | None) -> T:
         if unsure.value is not None and not isinstance(unsure.value, Missed):

@@ -7,9 +7,10 @@ from sqlalchemy import Connection, bindparam, not_, or_, select, update
 from belay_core import commands
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
+from belay_drivers.sql.bulk import Plain, Settling
 from belay_drivers.sql.children import note_last, withdraw_open
 from belay_drivers.sql.database import undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Shared
 from belay_drivers.sql.fences import NOT_WAITING, OWNED, UNCLAIMED, UNOWNED, Fence, Held, owned_update
 from belay_drivers.sql.news import UNSEEN, earlier_ready
 from belay_drivers.sql.tables import runs, values
@@ -79,11 +80,22 @@ class Ending(OwnedRole):
             note_last(tx, held, command.notes, "settled", {"status": command.status.value})
             return outcomes.Settled(held.now_ms)
 
-        ended: outcomes.SettleOutcome = await self._owned(command.lease, end)
+        ended: outcomes.SettleOutcome = await self._owned(command.lease, end, shared=_shared(command))
         if isinstance(ended, outcomes.Settled):
             self._parts.sequences.forget(command.lease)
             self._parts.wakes.poke(command.lease.run_id)
         return ended
+
+
+def _shared(command: commands.Settle) -> Shared[outcomes.SettleOutcome] | None:
+    """The command as one that shares a commit, unless its owner has notes to leave."""
+    if command.notes:
+        return None
+
+    async def answer(_plain: Plain, fence: Fence) -> outcomes.SettleOutcome:
+        return outcomes.Settled(fence.now_ms)
+
+    return Shared(lambda fence: Settling(fence, command), answer)
 
 
 def _parked(tx: Connection, fence: Fence, command: commands.Park) -> Held | None:

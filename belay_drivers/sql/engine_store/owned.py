@@ -12,11 +12,10 @@ from belay_core.outcomes.attempts import Conflict, RunNotFound
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease
 from belay_core.records.run import RunStatus
-from belay_core.records.step_record import StepRecord
-from belay_drivers.sql.children import all_stored, attempt_values
+from belay_drivers.sql.bulk import Plain, Recording
+from belay_drivers.sql.children import all_stored
 from belay_drivers.sql.database import Unknown, undone
-from belay_drivers.sql.dialect import HotPaths
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Shared
 from belay_drivers.sql.fences import RENEWED, Fence, Held
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.tables import runs
@@ -80,48 +79,52 @@ class Owning(OwnedRole):
         ]
 
     async def _record(self, command: commands.Record) -> outcomes.RecordOutcome:
-        hot = self._parts.hot
-        if hot is not None and len(command.attempts) == 1:
-            return await self._record_one(hot, command.lease, command.attempts[0])
-        children = self._parts.children
-
-        def store(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
-            held = fence.hold(tx, progress=True)
-            if held is None:
-                return undone(tx, MISSED)
-            if children.put_attempts(tx, held, fence.lease.epoch, command.attempts):
-                return recorded(held)
-            return undone(tx, Conflict())
-
-        ended: outcomes.RecordOutcome = await self._owned(command.lease, store)
-        if isinstance(ended, Conflict):
-            # What was stored of the others is undone, and with it the renewal that the lease has earned.
+        record = _Record(command, self._parts)
+        ended = await self._owned(command.lease, record.store, recall=record.stored_already, shared=record.as_shared())
+        if isinstance(ended, Conflict) and record.was_undone:
+            # With what was stored of the others went the renewal that the lease has earned.
             kept: outcomes.RecordOutcome = await self._owned(command.lease, _keep)
             return ended if isinstance(kept, outcomes.Recorded) else kept
         return ended
 
-    async def _record_one(self, hot: HotPaths, lease: Lease, attempt: StepRecord) -> outcomes.RecordOutcome:
-        run_key = key_of(lease.run_id)
 
-        def store(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
-            row = hot.record(tx, {**fence.parameters(), **attempt_values(run_key, lease.epoch, attempt)})
-            if row is None:
-                return undone(tx, MISSED)
-            if not row["stored"]:
-                return Conflict()
-            return outcomes.Recorded(row["ready_at"], row["cancel_requested_at"])
+class _Record:
+    """One record: with others in one commit, or in steps of its own."""
 
-        def stored_already(tx: Connection) -> outcomes.RecordOutcome:
-            if not all_stored(tx, run_key, (attempt,)):
-                return Conflict()
-            row = tx.execute(_MARKS, {"b_run": run_key}).one()
-            return outcomes.Recorded(row.ready_at, row.cancel_requested_at)
+    def __init__(self, command: commands.Record, parts: Parts) -> None:
+        self.was_undone = False
+        """Whether the last of the steps met an attempt that stands in the way."""
+        self._lease = command.lease
+        self._attempts = command.attempts
+        self._parts = parts
 
-        ended = await self._owned(lease, store, lone=True, recall=stored_already)
-        if isinstance(ended, Conflict):
-            # The statement cannot tell an attempt that ended the same way from one that ended otherwise.
-            return await self._parts.database.read(stored_already)
-        return ended
+    def as_shared(self) -> Shared[outcomes.RecordOutcome] | None:
+        """As work that shares a commit; without attempts, or with one given twice, it goes in steps."""
+        stored = {(each.step_key, each.attempt) for each in self._attempts}
+        if not 0 < len(stored) == len(self._attempts):
+            return None
+        return Shared(lambda fence: Recording(fence, self._attempts), self._meant)
+
+    def store(self, tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
+        """Store the attempts in steps."""
+        held = fence.hold(tx, progress=True)
+        if held is None:
+            return undone(tx, MISSED)
+        self.was_undone = not self._parts.children.put_attempts(tx, held, fence.lease.epoch, self._attempts)
+        return undone(tx, Conflict()) if self.was_undone else recorded(held)
+
+    def stored_already(self, tx: Connection) -> outcomes.RecordOutcome:
+        """The answer to a record that may have been made before."""
+        run_key = key_of(self._lease.run_id)
+        if not all_stored(tx, run_key, self._attempts):
+            return Conflict()
+        row = tx.execute(_MARKS, {"b_run": run_key}).one()
+        return outcomes.Recorded(row.ready_at, row.cancel_requested_at)
+
+    async def _meant(self, plain: Plain, _fence: Fence) -> outcomes.RecordOutcome:
+        if plain.doubtful:
+            return await self._parts.database.read(self.stored_already)
+        return outcomes.Recorded(plain.ready_at, plain.cancel_requested_at)
 
 
 def _keep(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:

@@ -1,6 +1,6 @@
 """Reads of the engine's store: no write transaction, nothing locked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -11,13 +11,15 @@ from belay_core.ids import RunId
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary
-from belay_drivers.sql.engine_store.base import Role
+from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import OVER
+from belay_drivers.sql.gathering import Gathering
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import (
     APPROVALS,
     RECORDS,
     SUMMARIES,
+    Columns,
     approval_record,
     journal_entry,
     owner_of,
@@ -52,6 +54,10 @@ _OWNERS: Final = (
 class Reading(Role):
     """Everything that is only read."""
 
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._runs = Gathering(self._rows)
+
     async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
         """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
         work = self._parts.database.read(lambda tx: _histories(tx, command.run_ids))
@@ -59,12 +65,23 @@ class Reading(Role):
 
     async def find_run(self, run_id: RunId) -> RunRecord | None:
         """One run with its payloads."""
+        return await self._guard("find_run", self._found(key_of(run_id)))
 
-        def read(tx: Connection) -> RunRecord | None:
-            row = tx.execute(_RUNS, {"b_runs": [key_of(run_id)]}).mappings().one_or_none()
-            return None if row is None else run_record(row)
+    async def _found(self, key: str) -> RunRecord | None:
+        # In somebody else's transaction nothing is done behind its back.
+        alone = self._parts.coalescer is None
+        row = (await self._rows([key])).get(key) if alone else await self._runs.one(key)
+        return None if row is None else run_record(row)
 
-        return await self._guard("find_run", self._parts.database.read(read))
+    async def _rows(self, keys: Sequence[str]) -> Mapping[str, Columns]:
+        def read(tx: Connection) -> Mapping[str, Columns]:
+            return {
+                row["run_id"]: row
+                for chunk in _chunks([*keys])
+                for row in tx.execute(_RUNS, {"b_runs": chunk}).mappings().all()
+            }
+
+        return await self._parts.database.read(read)
 
     async def list_runs(self, command: commands.ListRuns) -> tuple[RunSummary, ...]:
         """A page of runs without payloads, the newest first."""

@@ -10,8 +10,10 @@ from belay_core.ids import RunId
 from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
+from belay_drivers.sql.bulk import Beginning, Plain
 from belay_drivers.sql.children import note_created
-from belay_drivers.sql.database import undone
+from belay_drivers.sql.database import Unknown, undone
+from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import written
 from belay_drivers.sql.keys import full_text_of, key_of
@@ -44,8 +46,18 @@ class Starting(Role):
         return ended
 
     async def _start(self, command: commands.Start) -> outcomes.StartOutcome:
-        begin = partial(self._begin, command=command, now_ms=self._now())
-        return await self._parts.database.write(begin, partial(begin, again=True))
+        now_ms = self._now()
+        begin = partial(self._begin, command=command, now_ms=now_ms)
+        again = partial(begin, again=True)
+        answer = None
+        if self._parts.coalescer is not None:
+            answer = await self._parts.coalescer.put(Beginning(command, now_ms))
+        if isinstance(answer, Plain):
+            return outcomes.Started(command.run_id)
+        if isinstance(answer, Failure) and not answer.again:
+            raise answer.error()
+        tried = int(isinstance(answer, Failure))
+        return await self._parts.database.write(again if isinstance(answer, Unknown) else begin, again, tried=tried)
 
     def _begin(
         self, tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool = False

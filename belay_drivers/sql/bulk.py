@@ -1,0 +1,125 @@
+"""Writes that share a commit: what each of them is, and what a database answers of it (kernel 1 and 5)."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from sqlalchemy import Connection
+
+from belay_core.admission import json
+from belay_core.commands import Settle, Start
+from belay_core.moments import Millis
+from belay_core.records.step_record import StepRecord
+from belay_drivers.sql.fences import Fence
+from belay_drivers.sql.keys import full_text_of, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Attempts of one run, to be stored under a fence, all or none."""
+
+    fence: Fence
+    attempts: tuple[StepRecord, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it stores."""
+        return len(self.attempts)
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return sum(len(each.outcome or "") + len(each.error or "") + len(each.meta) for each in self.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The end of one run, under a fence."""
+
+    fence: Fence
+    command: Settle
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.result or "") + len(self.command.error or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A new run."""
+
+    command: Start
+    now_ms: Millis
+
+    rows = 1
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return key_of(self.command.run_id)
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.input)
+
+    def row(self) -> tuple[str | int | None, ...]:
+        """The run as a row: in the order of ``BEGUN``."""
+        given, run_key = self.command, self.key
+        return (
+            run_key,
+            full_text_of(given.run_id, run_key),
+            given.workflow,
+            given.version,
+            given.priority,
+            self.now_ms if given.run_at_ms is None else given.run_at_ms,
+            self.now_ms,
+            given.idempotency_key,
+            given.input,
+            given.trace,
+            json.encode({"workflow": given.workflow, "version": given.version}),
+        )
+
+
+BEGUN = (
+    "run_id",
+    "full_id",
+    "workflow",
+    "version",
+    "priority",
+    "ready_at",
+    "created_at",
+    "idempotency_key",
+    "input",
+    "trace",
+    "facts",
+)
+Work: TypeAlias = Recording | Settling | Beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The write is done, and the run's marks are these.
+
+    ``doubtful`` says that an attempt stood there, ended, and was left as it was: the same, or another.
+    """
+
+    ready_at: Millis | None = None
+    cancel_requested_at: Millis | None = None
+    doubtful: bool = False
+
+
+class Bulk(Protocol):
+    """A database's way to do many writes in one commit."""
+
+    @abstractmethod
+    def run(self, tx: Connection, works: Sequence[Work]) -> Sequence[Plain | None]:
+        """Do the writes that can be done plainly; an answer for each, in their order.
+
+        None stands for one of which nothing is stored: its fence did not hold, another row stood in its way, or it
+        asks for more than a plain write. A single write will tell.
+        """

@@ -1,0 +1,134 @@
+"""Many writes in one transaction (kernel 3 and 5).
+
+A statement costs SQLite a few microseconds and the commit a hundred times that, so each write is a statement or two
+of its own: sets that travel as JSON were measured ten times slower (decision 0017). They go to the driver's cursor
+itself, with which SQLAlchemy's work on a statement would cost more than the statement.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from belay_core.admission import json
+from belay_core.records.step_record import OPEN, StepRecord
+from belay_drivers.sql.bulk import BEGUN, Beginning, Bulk, Plain, Recording, Settling, Work
+from belay_drivers.sql.children import REPLACED
+from belay_drivers.sql.fences import Fence
+from belay_drivers.sql.keys import key_of, step_digest
+
+_WRITTEN: Final = ("run_id", "step_key_digest", "attempt", *REPLACED)
+_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
+_FENCED: Final = """run_id = ? AND status = 'running' AND owner_host_id = ? AND owner_pid = ? AND owner_nonce = ?
+  AND epoch = ? AND write_seq = ?"""
+_HOLD: Final = f"""UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = max(heartbeat_at, ?), takeovers = 0
+WHERE {_FENCED} RETURNING ready_at, cancel_requested_at"""
+_STORE: Final = f"""INSERT INTO belay_attempts ({", ".join(_WRITTEN)}) VALUES ({", ".join("?" for _ in _WRITTEN)})
+ON CONFLICT (run_id, step_key_digest, attempt)
+  DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE state IN ({_STATES})"""
+_END: Final = f"""UPDATE belay_runs SET
+  status = ?, owner_host_id = NULL, owner_pid = NULL, owner_nonce = NULL, heartbeat_at = NULL,
+  claim_host_id = NULL, claim_pid = NULL, claim_nonce = NULL, claimed_at = NULL,
+  waiting_reason = NULL, waiting_token = NULL, waiting_wake_at = NULL, ready_at = NULL,
+  finished_at = ?, write_seq = write_seq + 1, last_entry = last_entry + 1
+WHERE {_FENCED} AND (ready_at IS NULL OR ready_at IS ?) AND (? OR cancel_requested_at IS NULL)
+  AND NOT EXISTS (
+    SELECT 1 FROM belay_approvals WHERE belay_approvals.run_id = belay_runs.run_id AND decision IS NULL)
+RETURNING last_entry"""
+_RESULT: Final = "UPDATE belay_run_values SET result = ?, error = ? WHERE run_id = ?"
+_NOTE: Final = "INSERT INTO belay_journal (run_id, entry, at, kind, facts) VALUES (?, ?, ?, ?, ?)"
+_BEGIN: Final = """INSERT INTO belay_runs
+  (run_id, status, workflow, version, priority, ready_at, created_at, idempotency_key, last_entry)
+SELECT ?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7, 1 WHERE NOT EXISTS (SELECT 1 FROM belay_journal WHERE run_id = ?1)
+ON CONFLICT DO NOTHING"""
+_INPUT: Final = "INSERT INTO belay_run_values (run_id, full_id, state, input, trace) VALUES (?, ?, '{}', ?, ?)"
+
+
+class SqliteBulk(Bulk):
+    """One transaction a flush, whatever it holds."""
+
+    def run(self, tx: Connection, works: Sequence[Work]) -> Sequence[Plain | None]:
+        """Do the writes that can be done plainly; an answer for each, in their order."""
+        cursor: Any = tx.connection.cursor()
+        try:
+            return [_done(cursor, work) for work in works]
+        finally:
+            cursor.close()
+
+
+def _done(cursor: Any, work: Work) -> Plain | None:
+    match work:
+        case Recording():
+            return _recorded(cursor, work)
+        case Settling():
+            return _ended(cursor, work)
+        case Beginning():
+            return _begun(cursor, work)
+
+
+def _recorded(cursor: Any, work: Recording) -> Plain | None:
+    several = work.rows > 1
+    if several:
+        cursor.execute("SAVEPOINT several")
+    marks = cursor.execute(_HOLD, (work.fence.now_ms, *_lease(work.fence))).fetchone()
+    if marks is not None:
+        stored = sum(cursor.execute(_STORE, _attempt(work.fence, each)).rowcount for each in work.attempts)
+        if stored < work.rows and not several:
+            return Plain(doubtful=True)
+        if stored < work.rows:
+            cursor.execute("ROLLBACK TO several")
+            marks = None
+    if several:
+        cursor.execute("RELEASE several")
+    return None if marks is None else Plain(*marks)
+
+
+def _ended(cursor: Any, work: Settling) -> Plain | None:
+    command, now_ms = work.command, work.fence.now_ms
+    cancelled = command.status.value == "cancelled"
+    given = (command.status.value, now_ms, *_lease(work.fence), command.seen_ms, cancelled)
+    entry = cursor.execute(_END, given).fetchone()
+    if entry is None:
+        return None
+    run_key = key_of(command.lease.run_id)
+    cursor.execute(_RESULT, (command.result, command.error, run_key))
+    cursor.execute(_NOTE, (run_key, entry[0], now_ms, "settled", json.encode({"status": command.status.value})))
+    return Plain()
+
+
+def _begun(cursor: Any, work: Beginning) -> Plain | None:
+    row = dict(zip(BEGUN, work.row(), strict=True))
+    columns = ("run_id", "workflow", "version", "priority", "ready_at", "created_at", "idempotency_key")
+    if not cursor.execute(_BEGIN, tuple(row[name] for name in columns)).rowcount:
+        return None
+    cursor.execute(_INPUT, (row["run_id"], row["full_id"], row["input"], row["trace"]))
+    cursor.execute(_NOTE, (row["run_id"], 1, row["created_at"], "created", row["facts"]))
+    return Plain()
+
+
+def _lease(fence: Fence) -> tuple[object, ...]:
+    lease = fence.lease
+    owner = lease.owner
+    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
+
+
+def _attempt(fence: Fence, attempt: StepRecord) -> tuple[object, ...]:
+    """An attempt in the order of ``_WRITTEN``."""
+    return (
+        key_of(fence.lease.run_id),
+        step_digest(attempt.step_key),
+        attempt.attempt,
+        attempt.step_key,
+        attempt.step,
+        attempt.kind.value,
+        attempt.state.value,
+        int(attempt.idempotent),
+        attempt.input_digest,
+        fence.lease.epoch,
+        attempt.recorded,
+        attempt.started_at_ms,
+        attempt.finished_at_ms,
+        attempt.error,
+        attempt.outcome,
+        attempt.meta,
+    )
