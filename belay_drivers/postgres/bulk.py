@@ -159,9 +159,9 @@ class PostgresBulk(Bulk):
         answers: list[Plain | None] = [None] * len(works)
         begun = {work.key: place for place, work in news}
         due = stored = 0
-        places: tuple[list[int], list[int]] = ([at for at, _ in records], [at for at, _ in ends])
+        places: list[list[int]] = [[at for at, _ in records], [at for at, _ in ends]]
         for kind, number, key, ready_at, cancel_requested_at, count in rows:
-            place = begun[key] if number is None else places[kind == 1][number - 1]
+            place: int = begun[str(key)] if number is None else places[int(kind)][int(number) - 1]
             answers[place] = Plain(ready_at, cancel_requested_at)
             if kind == 0:
                 due, stored = due + works[place].rows, count
