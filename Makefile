@@ -30,7 +30,7 @@ demo: $(READY) ## watch a run survive its worker (DEMO_ARGS="...")
 	$(BIN)/belay demo $(DEMO_ARGS)
 
 test: $(READY) ## run the tests on SQLite and PostgreSQL (JSON=file, WORKERS=n, TEST_ARGS="...")
-	$(BIN)/pytest --numprocesses=$(WORKERS) $(if $(JSON),--counts='$(JSON)') $(TEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(WORKERS) -m 'not thorough' $(if $(JSON),--counts='$(JSON)') $(TEST_ARGS)
 
 check: lint types floors ## all of the next three (`make -k check` goes on after a failure)
 

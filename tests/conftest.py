@@ -1,6 +1,7 @@
 """What all tests share: belay's own fixtures, and a count of the outcomes as a file."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -22,7 +23,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--counts", metavar="FILE", help="write how many tests passed, failed, ... as JSON")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On a file the engine is what it is in memory, but for the thread of the writer, which the drivers' tests prove."""
+    for item in items:
+        on_a_file = "file" in re.split(r"[\[\]-]", item.name)
+        if on_a_file and "/engine/" in item.path.as_posix():
+            item.add_marker(pytest.mark.thorough)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "thorough: left out of a plain `make test`; CI and `make conformance` run it")
     config.stash[_STARTED] = time.monotonic()
     counts = config.getoption("--counts")
     if counts and not hasattr(config, "workerinput"):

@@ -41,6 +41,18 @@ class _Waiting:
         self.left: asyncio.Future[None] | None = None
         """Set when the flush has ended, where its caller was cancelled meanwhile."""
 
+    def end(self, answer: Answer, broken: Exception | None) -> None:
+        """Tell whoever waits that the flush has ended, and how."""
+        self.over = True
+        if self.left is not None:
+            self.left.set_result(None)
+        elif self.answered.done():
+            return
+        elif broken is not None:
+            self.answered.set_exception(broken)
+        else:
+            self.answered.set_result(answer)
+
 
 class Coalescer:
     """Gathers writes and flushes them, one flush at a time; alone, a write goes at once."""
@@ -111,15 +123,14 @@ class Coalescer:
 
     async def _flush(self, batch: list[_Waiting]) -> None:
         answers: Sequence[Answer] = [None] * len(batch)
+        broken: Exception | None = None
         try:
             answers = await self._sent([each.work for each in batch])
+        except Exception as error:  # noqa: BLE001  (a defect is told to everybody who shared it)
+            broken = error
         finally:
             for each, answer in zip(batch, answers, strict=True):
-                each.over = True
-                if not each.answered.done():
-                    each.answered.set_result(answer)
-                elif each.left is not None:
-                    each.left.set_result(None)
+                each.end(answer, broken)
 
     async def _sent(self, works: Sequence[Work]) -> Sequence[Answer]:
         sent = await self._database.send_once(lambda tx: self._bulk.run(tx, works))

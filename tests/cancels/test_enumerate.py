@@ -71,7 +71,7 @@ async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypa
     monkeypatch.setattr("belay_drivers.sql.carrying._in_thread", begun)
     event.listen(Engine, "commit", slow)  # so that the write is still under way when its caller has gone on
     try:
-        cancelling = await found(("sqlite", belay_sqlite_file), "1/1", "engine.record (several)")
+        cancelling = await found(("sqlite", belay_sqlite_file), "1/1", "runs.create")
     finally:
         event.remove(Engine, "commit", slow)
     assert cancelling.counts["leaked"] + cancelling.counts["unknown"] > 0

@@ -37,7 +37,7 @@ def test_an_engine_that_acknowledges_before_it_commits_is_found(tmp_path: Path):
     code, figures, output = enumerated(tmp_path, *plan, "--share", "1/8", "--seed", "0")
     assert code == 1
     assert figures["double"] > 0
-    assert "pay#1 ran 2 times, and is not idempotent" in output
+    assert "ran 2 times, and is not idempotent" in output
 
 
 def test_there_are_the_seven_scenarios():

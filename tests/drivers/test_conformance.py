@@ -81,6 +81,7 @@ class TestMemory(StoreConformance, EngineConformance, EngineBesideConformance, S
         return Harness(partial(open_sqlite, ":memory:"), tamper=SqlTamper)
 
 
+@pytest.mark.thorough
 class TestFile(
     StoreConformance,
     EngineConformance,
@@ -119,6 +120,7 @@ class TestDictionary(StoreConformance):
         return Harness(partial(open_dictionary, Shelf()))
 
 
+@pytest.mark.thorough
 class TestObservedMemory(StoreConformance, EngineConformance, EngineBesideConformance):
     driver = "sqlite in memory, observed"
     most_histories = 2
@@ -128,6 +130,7 @@ class TestObservedMemory(StoreConformance, EngineConformance, EngineBesideConfor
         return Harness(observing(partial(open_sqlite, ":memory:")))
 
 
+@pytest.mark.thorough
 class TestObservedPostgres(StoreConformance, EngineConformance, EngineBesideConformance):
     driver = "postgresql, observed"
     most_histories = 2

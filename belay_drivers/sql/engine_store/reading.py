@@ -27,6 +27,7 @@ from belay_drivers.sql.rows import (
     run_summary,
     step_record,
 )
+from belay_drivers.sql.scopes import admit_outside
 from belay_drivers.sql.tables import approvals, attempts, journal, runs
 
 CHUNK: Final = 128
@@ -70,6 +71,7 @@ class Reading(Role):
     async def _found(self, key: str) -> RunRecord | None:
         # In somebody else's transaction nothing is done behind its back.
         alone = self._parts.coalescer is None
+        admit_outside(self._parts.database)
         row = (await self._rows([key])).get(key) if alone else await self._runs.one(key)
         return None if row is None else run_record(row)
 
