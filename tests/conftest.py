@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a file the engine is what it is in memory, but for the thread of the writer, which the drivers' tests prove."""
+    """On a file the engine is what it is in memory, but for the writer, which the drivers' tests prove."""
     for item in items:
         on_a_file = "file" in re.split(r"[\[\]-]", item.name)
         if on_a_file and "/engine/" in item.path.as_posix():
