@@ -52,8 +52,7 @@ async def hanging(ctx: Context) -> None:
 async def main(url: str) -> None:
     async with open_stores(url) as stores:
         worker = Worker(stores, [paying, hanging], concurrency=8)
-        Path(LEDGER).with_name(f"{os.getpid()}.ready").touch()
-        await worker.run()
+        await worker.run(Path(LEDGER).with_name(f"{os.getpid()}.ready").touch)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,10 @@ async def test_somebody_who_comes_between_two_calls_is_heard_and_doubles_nothing
         between = lambda trial: meanwhile("between", lambda: action(trial), before=before)  # noqa: E731
         trial, faulty = await disturbed(bench, flow, at, between)
         end = await trial.end()
+        if not faulty.struck:
+            # How often a worker looks for runs is not the same each time; this one was over before.
+            assert end.state == "completed"
+            continue
         if end.state not in {"completed", "cancelled", "needs_review"}:
             await trial.left()
             end = await trial.finished()

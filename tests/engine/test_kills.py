@@ -26,6 +26,7 @@ class Crew:
     """Workers in processes of their own."""
 
     def __init__(self, url: str, ledger: Path) -> None:
+        self.ledger = ledger
         self.arguments = [sys.executable, str(APP), url, str(ledger)]
         self.members: list[subprocess.Popen[bytes]] = []
 
@@ -43,6 +44,9 @@ class Crew:
 
     def dismiss(self) -> list[int]:
         for member in self.members:
+            # One that was hired last may not listen to signals yet.
+            while member.poll() is None and not self.ledger.with_name(f"{member.pid}.ready").exists():
+                time.sleep(0.01)
             member.send_signal(signal.SIGTERM)
         return [member.wait(20) for member in self.members]
 
