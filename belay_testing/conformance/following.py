@@ -42,10 +42,19 @@ class Follower:
         """All that changed since the last reading."""
         marker = RunId(f"{_MARKER}{next(self._numbers)}")
         await self._stores.runs.create(marker, "{}")
-        found: list[RunChange] = []
-        while not any(change.run_id == marker for change in found):
-            found += await self.read_now()
-        return [change for change in found if not change.run_id.startswith(_MARKER)]
+        while not await self._can_see(marker):
+            pass
+        return [change for change in await self.read_now() if not change.run_id.startswith(_MARKER)]
+
+    async def _can_see(self, run_id: RunId) -> bool:
+        """Whether the feed tells of this run already; nothing is read by asking."""
+        position, more = self.position, True
+        while more:
+            page = await self._stores.changes.changes_since(self.source, position, self._limit)
+            if any(change.run_id == run_id for change in page.changes):
+                return True
+            position, more = page.next_position, page.has_more
+        return False
 
     async def read_now(self) -> list[RunChange]:
         """What can be read since the last reading; pages never go back, and never tell a run twice."""

@@ -54,7 +54,8 @@ class DictionaryRunStore(DictionaryClaims, RunStore):
         taken = where.lineage_id is not None and any(
             (row.lineage_id, row.round_ordinal) == ancestry[1:] for row in self._shelf.runs.values()
         )
-        orphaned = where.parent_run_id is not None and where.parent_run_id not in self._shelf.runs
+        # A run that names itself has its parent as soon as it is there, as a foreign key says too.
+        orphaned = where.parent_run_id not in {None, run_id} and where.parent_run_id not in self._shelf.runs
         if run_id in self._shelf.runs or taken or orphaned:
             cause = {"category": "constraint", "cause": DatabaseError("constraint")}
             raise RunStoreError("constraint", "create", "database operation failed", cause)
