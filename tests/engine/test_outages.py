@@ -2,12 +2,13 @@
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from belay_core import Context, Worker, step, workflow
 from belay_testing.drive import drain, vanish
-from belay_testing.faults import Fault, FaultStore, error_before
+from belay_testing.faults import Fault, FaultStore, error_before, hang
 
 STALE = 30_001
 
@@ -96,8 +97,6 @@ async def test_a_worker_whose_leases_nobody_keeps_breaks_off_and_says_so(bench, 
 
     run = await bench.client.start(kept)
     store = FaultStore(bench.stores.engine, of="renew", at=1, fault=Fault("defect", before=True, strike=break_down))
-    from dataclasses import replace
-
     worker = Worker(replace(bench.stores, engine=store.store), [kept], telemetry=False)
     await worker.__aenter__()
     await begun.wait()
@@ -152,3 +151,32 @@ async def test_a_worker_is_entered_once(bench):
         pass
     with pytest.raises(InvalidTransitionError, match="entered once"):
         await worker.__aenter__()
+
+
+async def test_a_renewal_that_hangs_keeps_no_lease(bench):
+    begun = asyncio.Event()
+
+    @step(idempotent=True)
+    async def hang_on() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow("hanging_on")
+    async def hanging_on(ctx: Context) -> None:
+        await ctx.step(hang_on)
+
+    run = await bench.client.start(hanging_on)
+    faulty = FaultStore(bench.stores.engine, at=1, fault=hang(), of="renew", times=100)
+    async with Worker(replace(bench.stores, engine=faulty.store), [hanging_on], telemetry=False) as worker:
+        await begun.wait()
+        [holding] = worker.host.holdings()
+        for _ in range(18):
+            bench.clock.advance(1_000)
+            await asyncio.sleep(0.005)
+        assert not holding.lost
+        for _ in range(4):
+            bench.clock.advance(1_000)
+            await asyncio.sleep(0.005)
+        assert holding.lost
+        assert faulty.calls.count("renew") == 1
+    assert (await bench.client.get(run)).status == "running"

@@ -187,7 +187,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
         "deadline_bound_to_the_pulse",
         "belay_core/engine/leasing.py",
         ("        both.create_task(keeper.watch_for_ever())\n", ""),
-        by="not_confirmed_in_time",
+        by="renewal_that_hangs",
         tests=_ENGINE,
     ),
     mutant(
