@@ -8,7 +8,7 @@ import pytest
 
 from belay_core import Context, Worker, step, workflow
 from belay_testing.drive import drain, vanish
-from belay_testing.faults import Fault, FaultStore, error_before, hang
+from belay_testing.faults import Fault, FaultStore, delay, error_before, hang
 
 STALE = 30_001
 
@@ -180,3 +180,34 @@ async def test_a_renewal_that_hangs_keeps_no_lease(bench):
         assert holding.lost
         assert faulty.calls.count("renew") == 1
     assert (await bench.client.get(run)).status == "running"
+
+
+async def test_a_renewal_counts_from_when_it_was_sent(bench):
+    begun = asyncio.Event()
+
+    @step(idempotent=True)
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow("holding")
+    async def holding_on(ctx: Context) -> None:
+        await ctx.step(hold)
+
+    await bench.client.start(holding_on)
+    faulty = FaultStore(bench.stores.engine, at=1, fault=delay(bench.clock, 5), of="renew")
+    stores = replace(bench.stores, engine=faulty.store)
+    async with Worker(stores, [holding_on], telemetry=False, background=False) as worker:
+        await worker.host.take()
+        await begun.wait()
+        [holding] = worker.host.holdings()
+        bench.clock.advance(1_000)
+        sent_at = bench.clock.elapsed()
+        renewing = asyncio.create_task(worker.host.keeper.renew())
+        while not faulty.struck:
+            await asyncio.sleep(0)
+        bench.clock.advance(5_000)
+        await renewing
+        assert holding.confirmed_at == sent_at
+        worker.host.drop()
+        await worker.host.finish_all()

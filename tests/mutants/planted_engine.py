@@ -197,7 +197,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
             "            holding.renewed(sent_at, answer)\n",
             "            holding.renewed(self._stores.clock.elapsed(), answer)\n",
         ),
-        by="not_confirmed_in_time or longer_than_the_lease or sent",
+        by="counts_from_when_it_was_sent",
         tests=_ENGINE,
     ),
     mutant(
