@@ -10,12 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection
 
-from belay_core.admission import json
-from belay_core.records.step_record import OPEN, StepRecord
-from belay_drivers.sql.bulk import BEGUN, Beginning, Bulk, Plain, Recording, Settling, Work
-from belay_drivers.sql.children import REPLACED
-from belay_drivers.sql.fences import Fence
-from belay_drivers.sql.keys import key_of, step_digest
+from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Bulk, Plain, Recording, Settling, Work, lease_row
+from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED, attempt_row
 
 Row: TypeAlias = Sequence[object]
 
@@ -32,11 +28,9 @@ _LEASE: Final = {
 }
 _ASKED: Final = {**_LEASE, "several": "boolean"}
 _NUMBERS: Final = frozenset({"attempt", "idempotent", "recorded", "started_at", "finished_at"})
-_WRITTEN: Final = ("step_key_digest", "attempt", *(name for name in REPLACED if name != "epoch"))
-_GIVEN: Final = {"place": _NUMBER, **{name: _NUMBER if name in _NUMBERS else _TEXT for name in _WRITTEN}}
+_GIVEN: Final = {"place": _NUMBER, **{name: _NUMBER if name in _NUMBERS else _TEXT for name in ATTEMPT_COLUMNS}}
 _ENDS: Final = {**_LEASE, "status": _TEXT, "result": _TEXT, "error": _TEXT, "seen": _NUMBER, "facts": _TEXT}
 _NEWS: Final = {name: _NUMBER if name in {"priority", "ready_at", "created_at"} else _TEXT for name in BEGUN}
-_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
 _FENCED: Final = """r.run_id = a.run_id AND r.status = 'running' AND r.owner_host_id = a.host_id
       AND r.owner_pid = a.pid AND r.owner_nonce = a.nonce AND r.epoch = a.epoch AND r.write_seq = a.seq"""
 
@@ -49,7 +43,7 @@ _RECORDS: Final = f"""asked AS (
 ), blocked AS MATERIALIZED (
   SELECT g.place FROM asked a JOIN given g ON g.place = a.place
     JOIN belay_attempts k ON k.run_id = a.run_id AND k.step_key_digest = g.step_key_digest AND k.attempt = g.attempt
-  WHERE a.several AND k.state NOT IN ({_STATES})
+  WHERE a.several AND k.state NOT IN ({OPEN_STATES})
 ), locked AS MATERIALIZED (
   SELECT a.place, a.now_ms, t.run_id FROM asked a CROSS JOIN LATERAL (
     SELECT r.run_id FROM belay_runs r WHERE {_FENCED} FOR NO KEY UPDATE
@@ -60,11 +54,11 @@ _RECORDS: Final = f"""asked AS (
   FROM locked l WHERE r.run_id = l.run_id AND l.place NOT IN (SELECT place FROM blocked)
   RETURNING l.place, r.run_id, r.epoch, r.ready_at, r.cancel_requested_at
 ), stored AS (
-  INSERT INTO belay_attempts AS kept (run_id, epoch, {", ".join(_WRITTEN)})
-  SELECT h.run_id, h.epoch, {", ".join(f"g.{name}" for name in _WRITTEN)}
+  INSERT INTO belay_attempts AS kept (run_id, epoch, {", ".join(ATTEMPT_COLUMNS)})
+  SELECT h.run_id, h.epoch, {", ".join(f"g.{name}" for name in ATTEMPT_COLUMNS)}
   FROM held h JOIN given g ON g.place = h.place
   ON CONFLICT (run_id, step_key_digest, attempt)
-    DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE kept.state IN ({_STATES})
+    DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE kept.state IN ({OPEN_STATES})
   RETURNING 1
 )"""
 _RECORDED: Final = (
@@ -178,41 +172,15 @@ class PostgresBulk(Bulk):
 
 
 def _recording(works: Sequence[Recording]) -> list[object]:
-    leases = [(*_lease(work.fence), len(work.attempts) > 1) for work in works]
-    rows = [(place, *_attempt(each)) for place, work in enumerate(works, 1) for each in work.attempts]
+    leases = [(*lease_row(work.fence), work.fence.now_ms, len(work.attempts) > 1) for work in works]
+    rows = [(place, *attempt_row(each)) for place, work in enumerate(works, 1) for each in work.attempts]
     return [*_columns(_ASKED, leases), *_columns(_GIVEN, rows)]
-
-
-def _lease(fence: Fence) -> tuple[object, ...]:
-    lease = fence.lease
-    owner = lease.owner
-    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq, fence.now_ms)
 
 
 def _ending(work: Settling) -> Row:
     command = work.command
-    facts = json.encode({"status": command.status.value})
-    return (*_lease(work.fence), command.status.value, command.result, command.error, command.seen_ms, facts)
-
-
-def _attempt(attempt: StepRecord) -> Row:
-    """An attempt in the order of ``_WRITTEN``."""
-    return (
-        step_digest(attempt.step_key),
-        attempt.attempt,
-        attempt.step_key,
-        attempt.step,
-        attempt.kind.value,
-        attempt.state.value,
-        int(attempt.idempotent),
-        attempt.input_digest,
-        attempt.recorded,
-        attempt.started_at_ms,
-        attempt.finished_at_ms,
-        attempt.error,
-        attempt.outcome,
-        attempt.meta,
-    )
+    lease = (*lease_row(work.fence), work.fence.now_ms)
+    return (*lease, command.status.value, command.result, command.error, command.seen_ms, work.facts)
 
 
 def _columns(names: Mapping[str, str], rows: Sequence[Row]) -> list[object]:

@@ -3,14 +3,14 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from sqlalchemy import Connection
 
 from belay_core.admission import json
 from belay_core.commands import Settle, Start
 from belay_core.moments import Millis
-from belay_core.records.step_record import StepRecord
+from belay_core.records.step_record import OPEN, StepRecord
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.keys import full_text_of, key_of
 
@@ -46,6 +46,11 @@ class Settling:
     def size(self) -> int:
         """About how many characters it sends."""
         return len(self.command.result or "") + len(self.command.error or "")
+
+    @property
+    def facts(self) -> str:
+        """What the journal says of it."""
+        return json.encode({"status": self.command.status.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,17 @@ class Plain:
     ready_at: Millis | None = None
     cancel_requested_at: Millis | None = None
     doubtful: bool = False
+
+
+OPEN_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
+"""The states of attempts that a later record replaces, as a list in SQL."""
+
+
+def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
+    """What the row of a run has to say for a write under this fence: run, host, process, nonce, epoch, sequence."""
+    lease = fence.lease
+    owner = lease.owner
+    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
 
 
 class Bulk(Protocol):

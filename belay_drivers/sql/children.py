@@ -22,14 +22,15 @@ IN_PROGRESS: Final = attempts.c.state.in_(tuple(sorted(state.value for state in 
 """The attempt is one that a later record replaces."""
 DELETED: Final = "deleted"
 """The kind of the entry that the deletion of a run leaves."""
-REPLACED: Final = (
+ATTEMPT_COLUMNS: Final = (
+    "step_key_digest",
+    "attempt",
     "full_key",
     "step",
     "kind",
     "state",
     "idempotent",
     "input_digest",
-    "epoch",
     "recorded",
     "started_at",
     "finished_at",
@@ -37,6 +38,8 @@ REPLACED: Final = (
     "outcome",
     "meta",
 )
+"""What an attempt says of itself; its run and epoch are those of the lease it is written under."""
+REPLACED: Final = ("epoch", *(name for name in ATTEMPT_COLUMNS if name not in ATTEMPT_KEY))
 _NEXT_ENTRY: Final = (
     update(runs)
     .where(runs.c.run_id == bindparam("b_run"))
@@ -85,26 +88,30 @@ _INSERT_FIRST: Final = (
 )
 
 
+def attempt_row(attempt: StepRecord) -> tuple[str | int | None, ...]:
+    """An attempt in the order of ``ATTEMPT_COLUMNS``."""
+    return (
+        step_digest(attempt.step_key),
+        attempt.attempt,
+        attempt.step_key,
+        attempt.step,
+        attempt.kind.value,
+        attempt.state.value,
+        int(attempt.idempotent),
+        attempt.input_digest,
+        attempt.recorded,
+        attempt.started_at_ms,
+        attempt.finished_at_ms,
+        attempt.error,
+        attempt.outcome,
+        attempt.meta,
+    )
+
+
 def attempt_values(run_key: str, epoch: int, attempt: StepRecord) -> dict[str, Any]:
     """An attempt as a row, written under this epoch."""
-    return {
-        "run_id": run_key,
-        "step_key_digest": step_digest(attempt.step_key),
-        "full_key": attempt.step_key,
-        "attempt": attempt.attempt,
-        "step": attempt.step,
-        "kind": attempt.kind.value,
-        "state": attempt.state.value,
-        "idempotent": int(attempt.idempotent),
-        "input_digest": attempt.input_digest,
-        "epoch": epoch,
-        "recorded": attempt.recorded,
-        "started_at": attempt.started_at_ms,
-        "finished_at": attempt.finished_at_ms,
-        "error": attempt.error,
-        "outcome": attempt.outcome,
-        "meta": attempt.meta,
-    }
+    columns = dict(zip(ATTEMPT_COLUMNS, attempt_row(attempt), strict=True))
+    return {"run_id": run_key, "epoch": epoch, **columns}
 
 
 class Children:

@@ -10,22 +10,18 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from belay_core.admission import json
-from belay_core.records.step_record import OPEN, StepRecord
-from belay_drivers.sql.bulk import BEGUN, Beginning, Bulk, Plain, Recording, Settling, Work
-from belay_drivers.sql.children import REPLACED
-from belay_drivers.sql.fences import Fence
-from belay_drivers.sql.keys import key_of, step_digest
+from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Bulk, Plain, Recording, Settling, Work, lease_row
+from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED, attempt_row
+from belay_drivers.sql.keys import key_of
 
-_WRITTEN: Final = ("run_id", "step_key_digest", "attempt", *REPLACED)
-_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
+_WRITTEN: Final = ("run_id", "epoch", *ATTEMPT_COLUMNS)
 _FENCED: Final = """run_id = ? AND status = 'running' AND owner_host_id = ? AND owner_pid = ? AND owner_nonce = ?
   AND epoch = ? AND write_seq = ?"""
 _HOLD: Final = f"""UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = max(heartbeat_at, ?), takeovers = 0
 WHERE {_FENCED} RETURNING ready_at, cancel_requested_at"""
 _STORE: Final = f"""INSERT INTO belay_attempts ({", ".join(_WRITTEN)}) VALUES ({", ".join("?" for _ in _WRITTEN)})
 ON CONFLICT (run_id, step_key_digest, attempt)
-  DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE state IN ({_STATES})"""
+  DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE state IN ({OPEN_STATES})"""
 _END: Final = f"""UPDATE belay_runs SET
   status = ?, owner_host_id = NULL, owner_pid = NULL, owner_nonce = NULL, heartbeat_at = NULL,
   claim_host_id = NULL, claim_pid = NULL, claim_nonce = NULL, claimed_at = NULL,
@@ -70,9 +66,10 @@ def _recorded(cursor: Any, work: Recording) -> Plain | None:
     several = work.rows > 1
     if several:
         cursor.execute("SAVEPOINT several")
-    marks = cursor.execute(_HOLD, (work.fence.now_ms, *_lease(work.fence))).fetchone()
+    marks = cursor.execute(_HOLD, (work.fence.now_ms, *lease_row(work.fence))).fetchone()
     if marks is not None:
-        stored = sum(cursor.execute(_STORE, _attempt(work.fence, each)).rowcount for each in work.attempts)
+        written = (key_of(work.fence.lease.run_id), work.fence.lease.epoch)
+        stored = sum(cursor.execute(_STORE, (*written, *attempt_row(each))).rowcount for each in work.attempts)
         if stored < work.rows and not several:
             return Plain(doubtful=True)
         if stored < work.rows:
@@ -86,13 +83,13 @@ def _recorded(cursor: Any, work: Recording) -> Plain | None:
 def _ended(cursor: Any, work: Settling) -> Plain | None:
     command, now_ms = work.command, work.fence.now_ms
     cancelled = command.status.value == "cancelled"
-    given = (command.status.value, now_ms, *_lease(work.fence), command.seen_ms, cancelled)
+    given = (command.status.value, now_ms, *lease_row(work.fence), command.seen_ms, cancelled)
     entry = cursor.execute(_END, given).fetchone()
     if entry is None:
         return None
     run_key = key_of(command.lease.run_id)
     cursor.execute(_RESULT, (command.result, command.error, run_key))
-    cursor.execute(_NOTE, (run_key, entry[0], now_ms, "settled", json.encode({"status": command.status.value})))
+    cursor.execute(_NOTE, (run_key, entry[0], now_ms, "settled", work.facts))
     return Plain()
 
 
@@ -104,31 +101,3 @@ def _begun(cursor: Any, work: Beginning) -> Plain | None:
     cursor.execute(_INPUT, (row["run_id"], row["full_id"], row["input"], row["trace"]))
     cursor.execute(_NOTE, (row["run_id"], 1, row["created_at"], "created", row["facts"]))
     return Plain()
-
-
-def _lease(fence: Fence) -> tuple[object, ...]:
-    lease = fence.lease
-    owner = lease.owner
-    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
-
-
-def _attempt(fence: Fence, attempt: StepRecord) -> tuple[object, ...]:
-    """An attempt in the order of ``_WRITTEN``."""
-    return (
-        key_of(fence.lease.run_id),
-        step_digest(attempt.step_key),
-        attempt.attempt,
-        attempt.step_key,
-        attempt.step,
-        attempt.kind.value,
-        attempt.state.value,
-        int(attempt.idempotent),
-        attempt.input_digest,
-        fence.lease.epoch,
-        attempt.recorded,
-        attempt.started_at_ms,
-        attempt.finished_at_ms,
-        attempt.error,
-        attempt.outcome,
-        attempt.meta,
-    )
