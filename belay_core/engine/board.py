@@ -49,6 +49,7 @@ class Board:
         self._quiet_ms = quiet * 1000
         self._busy: dict[Scope, tuple[float, int]] = {}
         self._turn = 0
+        self._tick: asyncio.Event | None = None
         self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[Any], object]] = []
         self._count = 0
         self._pump: asyncio.Task[None] | None = None
@@ -236,8 +237,16 @@ class Board:
             await self._next_turn()
 
     async def _next_turn(self) -> None:
-        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+        """Come back after a turn of the loop, which counts once however many wait for it."""
+        if self._tick is None:
+            self._tick = asyncio.Event()
+            asyncio.get_running_loop().call_soon(self._ticked, self._tick)
+        await self._tick.wait()
+
+    def _ticked(self, tick: asyncio.Event) -> None:
+        self._tick = None
         self._turn += 1
+        tick.set()
 
     def _watch(self, scope: Scope) -> None:
         """When the scope's task has ended, the code around it may wait for that alone: it gets its turns."""

@@ -72,6 +72,16 @@ KEYS: Final[tuple[Mutant, ...]] = (
         tests=_ENGINE,
     ),
     mutant(
+        "turns_counted_for_each_who_waits",
+        "belay_core/engine/board.py",
+        (
+            "            self._tick = asyncio.Event()\n            asyncio.get_running_loop().call_soon(self._ticked, self._tick)\n        await self._tick.wait()\n",
+            "            pass\n        await asyncio.sleep(0)\n        self._turn += 1\n",
+        ),
+        by="its_turns_of_the_loop",
+        tests=_ENGINE,
+    ),
+    mutant(
         "other_payment_stands_in",
         "belay_core/engine/play.py",
         ("        if name in self._suspects:\n", "        if False:\n"),
