@@ -56,9 +56,12 @@ lock: $(READY) ## resolve the dependencies anew into requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
 		--extra sqlite pyproject.toml requirements/viewer.in --output-file requirements/viewer.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+		requirements/peers.in --output-file requirements/peers.txt
 
 clean: ## remove .venv, caches and build results
-	rm -rf .venv .venv-viewer .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .cache build dist
+	rm -rf .venv .venv-peers .venv-viewer .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .cache build dist
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev.txt pyproject.toml
@@ -129,3 +132,19 @@ conformance: $(READY) ## every driver against the contract (JSON=file, SEEDS=n, 
 .PHONY: downstream
 downstream: $(READY) ## install the wheel elsewhere, with other people's driver and project (JSON=file)
 	$(BIN)/python -m tests.downstream.check $(if $(JSON),--json '$(JSON)')
+
+.PHONY: bench
+bench: $(READY) ## measure belay beside what the database can do (JSON=file, BENCH_ARGS="--quick --only loop")
+	$(BIN)/python -m tests.bench.measure $(if $(JSON),--json '$(JSON)') $(BENCH_ARGS)
+
+PEERS := .venv-peers/bin
+PEERS_READY := .venv-peers/.ready
+
+.PHONY: bench-peers
+bench-peers: $(PEERS_READY) ## measure belay beside other libraries (JSON=file, PEERS_ARGS="--quick --only dbos")
+	$(BIN)/python -m tests.bench.peers.compare $(if $(JSON),--json '$(JSON)') $(PEERS_ARGS)
+
+$(PEERS_READY): requirements/peers.txt | $(READY)
+	test -x $(PEERS)/python || $(PYTHON) -m venv .venv-peers
+	$(PEERS)/python -m pip install --quiet --require-hashes --requirement requirements/peers.txt
+	@touch $@

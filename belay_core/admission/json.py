@@ -5,8 +5,9 @@ A complaint is a fixed phrase without a subject ("contains a cycle"), so that it
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from typing import Final, NoReturn, cast
+from collections.abc import Callable, Iterator, Mapping
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, Final, NoReturn, cast
 
 from belay_core import limits
 from belay_core.admission.text import is_well_formed
@@ -48,7 +49,7 @@ def admitted(value: object, *, max_bytes: int) -> str | None:
     longest = min(_QUICK_LENGTH, max_bytes // 4)
     if _left_over(value, _QUICK_DEPTH, longest) < 0:
         return None
-    text = _WRITER.encode(value)
+    text = _written(value)
     return text if len(text) <= longest else None
 
 
@@ -69,7 +70,7 @@ def text_complaint(text: object, *, max_bytes: int | None = None) -> str | None:
 
 def encode(value: JsonValue) -> str:
     """The stored form of an admitted value: compact, members in insertion order, floats by ``repr``."""
-    return _WRITER.encode(value)
+    return _written(value)
 
 
 def canonical(value: JsonValue) -> str:
@@ -77,7 +78,7 @@ def canonical(value: JsonValue) -> str:
 
     ``1`` and ``1.0`` agree, as JSON has one kind of number; ``1`` and ``true`` do not.
     """
-    return _SORTED_WRITER.encode(_respelled(value))
+    return _sorted_written(_respelled(value))
 
 
 def decode(text: str, *, unique_keys: bool = False) -> JsonValue:
@@ -132,7 +133,7 @@ def _respelled(value: JsonValue) -> JsonValue:
 
 
 def _encoded_bytes(value: object) -> int:
-    return len(_WRITER.encode(value).encode())
+    return len(_written(value).encode())
 
 
 class _Walk:
@@ -243,7 +244,8 @@ def _left_over_by_container(value: list[object] | dict[object, object], depth: i
         for key, member in value.items():
             if type(key) is not str or not (key.isascii() or is_well_formed(key)) or room < 0:
                 return -1
-            room = _left_over(member, depth - 1, room - len(key))
+            room -= len(key)
+            room = _left_over(member, depth - 1, room)
         return room
     for member in value:
         if room < 0:
@@ -275,5 +277,23 @@ _STRICT_READER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_
 _UNIQUE_READER: Final = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique
 )
-_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_SORTED_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+def writer(*, ensure_ascii: bool = False, sort_keys: bool = False, allow_nan: bool = False) -> Callable[[object], str]:
+    """A function that writes values compactly; unless ``allow_nan``, ``ValueError`` for a number that is not finite.
+
+    ``JSONEncoder.encode`` makes its encoder anew for each value, which takes longer than writing a small one.
+    """
+    slow = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, allow_nan=allow_nan, separators=(",", ":"), sort_keys=sort_keys, check_circular=False
+    )
+    make: Callable[..., Callable[[object, int], tuple[str, ...]]] | None = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without the C part
+        return slow.encode
+    quoted: Any = encode_basestring_ascii if ensure_ascii else encode_basestring
+    quick = make(None, slow.default, quoted, None, ":", ",", sort_keys, False, allow_nan)  # noqa: FBT003  (by position only)
+    return lambda value: "".join(quick(value, 0))
+
+
+_written: Final = writer()
+_sorted_written: Final = writer(sort_keys=True)

@@ -32,6 +32,12 @@ class Answer:
             return 0
         return self.record.finished_at_ms or self.record.started_at_ms
 
+    def given(self) -> Any:
+        """The value. Raises the error there is instead of one."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
 
 Abandon: TypeAlias = Callable[[Work[Answer | None]], Awaitable[StepRecord | None]]
 

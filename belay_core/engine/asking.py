@@ -31,7 +31,7 @@ _ONCE_MORE_MS = 100
 class GateCall:
     """One ``ctx.gate`` call of one play."""
 
-    def __init__(self, play: Play, call: Call, question: Question) -> None:
+    def __init__(self, play: Play, question: Question, call: Call) -> None:
         self._play = play
         self._call = call
         self._question = question
@@ -97,7 +97,7 @@ class GateCall:
             return None
         begun = self._begun()
         self._judging = True
-        verdict = await current_work().lend(self._question.needed, lambda: self._play.over)
+        verdict = await current_work().lend(self._question.needed, self._play)
         self._judging = False
         if isinstance(verdict, Raised):
             if isinstance(verdict.error, asyncio.CancelledError) and self._call.given_up:

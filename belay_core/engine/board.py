@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from belay_core.engine.ticking import Ticks
 from belay_core.moments import Clock, Millis, event_or_time
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.scope import Scope
@@ -20,6 +21,8 @@ _TURNS = 12
 
 class Call:
     """One open ``ctx`` call: it works until it says that it waits."""
+
+    __slots__ = ("given_up", "inline", "key", "place", "scope", "task", "waiting")
 
     def __init__(self, key: str, scope: Scope, task: "asyncio.Task[Any] | None") -> None:
         self.key = key
@@ -37,7 +40,7 @@ class Call:
 class Board:
     """The open calls and scopes of one play."""
 
-    def __init__(self, clock: Clock, quiet: float) -> None:
+    def __init__(self, clock: Clock, quiet: float, ticks: Ticks) -> None:
         self.calls: dict[str, Call] = {}
         self.changed = asyncio.Event()
         """Set by everything that happens here."""
@@ -48,8 +51,9 @@ class Board:
         self._clock = clock
         self._quiet_ms = quiet * 1000
         self._busy: dict[Scope, tuple[float, int]] = {}
-        self._turn = 0
-        self._tick: asyncio.Event | None = None
+        self._ticks = ticks
+        self._looking: list[asyncio.Future[None]] = []
+        """Who waits for turns of the loop."""
         self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[Any], object]] = []
         self._count = 0
         self._pump: asyncio.Task[None] | None = None
@@ -118,12 +122,17 @@ class Board:
 
     def close(self, call: Call, at: Millis | None = None) -> None:
         """The call is answered, at this recorded moment, or nobody wants its answer; its scope is busy again."""
-        if self._take(call):
-            self.works(call)
+        if self.calls.pop(call.key, None) is None:
+            return
+        if call.waiting is None:
             self._working -= 1
-            if at is not None:
-                call.scope.now = max(call.scope.now, at)
-            self._touch(call.scope)
+        call.waiting = None
+        scope = call.scope
+        scope.open_calls -= 1
+        scope.inline -= call.inline
+        if at is not None and at > scope.now:
+            scope.now = at
+        self._touch(scope)
 
     def outlive(self) -> Callable[[], None]:
         """Something works beyond the end of its call: until the returned function is called."""
@@ -134,13 +143,6 @@ class Board:
             self._moved()
 
         return done
-
-    def _take(self, call: Call) -> bool:
-        if self.calls.pop(call.key, None) is None:
-            return False
-        call.scope.open_calls -= 1
-        call.scope.inline -= call.inline
-        return True
 
     async def turn(self, call: Call, recorded: int, at: Millis = 0) -> None:
         """Come back when it is this answer's turn; the call is closed then, and its scope stands at this moment."""
@@ -197,32 +199,31 @@ class Board:
 
     async def _settled(self) -> None:
         """Come back when every scope has opened its next call, or gives no sign of doing so."""
-        while (left := self._unsettled()) is not None:
-            if left > 0:
+        while self._busy:
+            if (turns := self._turns_left()) > 0:
+                await self._turns(turns)
+            elif (silence := self._silence_left()) > 0:
                 self.changed.clear()
-                await event_or_time(self.changed, self._clock, left / 1000)
+                await event_or_time(self.changed, self._clock, silence / 1000)
             else:
-                await self._next_turn()
+                return
 
-    def _unsettled(self) -> float | None:
-        """Milliseconds until the scopes may count as settled: 0 for a turn of the loop, None where they are."""
+    def _turns_left(self) -> int:
+        """Turns of the loop until every scope has had its own."""
+        left = [_TURNS - (self._ticks.count - turn) for scope, (_, turn) in self._busy.items() if not scope.over]
+        return max(left, default=0)
+
+    def _silence_left(self) -> float:
+        """Milliseconds of silence until scopes without an open call count as settled."""
         elapsed = self._clock.elapsed()
-        left: float | None = None
-        for scope, (touched, turn) in self._busy.items():
-            if scope.over:
-                continue
-            if self._turn - turn < _TURNS:
-                return 0
-            silence = self._quiet_ms - (elapsed - touched)
-            if not scope.open_calls and silence > 0:
-                left = max(left or 0, silence)
-        return left
+        quiet = [scope for scope in self._busy if not scope.over and not scope.open_calls]
+        return max((self._quiet_ms - (elapsed - self._busy[scope][0]) for scope in quiet), default=0.0)
 
     def _rest(self) -> float:
         """Seconds until every busy scope has been quiet for long enough; 0 where they have been."""
         elapsed = self._clock.elapsed()
         left = [
-            self._quiet_ms - (elapsed - touched) if self._quiet_ms else float(self._turn - turn < _TURNS)
+            self._quiet_ms - (elapsed - touched) if self._quiet_ms else float(self._ticks.count - turn < _TURNS)
             for scope, (touched, turn) in self._busy.items()
             if not scope.over
         ]
@@ -233,20 +234,22 @@ class Board:
         if self._quiet_ms:
             await event_or_time(self.changed, self._clock, seconds)
             return
-        for _ in range(_TURNS):
-            await self._next_turn()
+        await self._turns(_TURNS)
 
-    async def _next_turn(self) -> None:
-        """Come back after a turn of the loop, which counts once however many wait for it."""
-        if self._tick is None:
-            self._tick = asyncio.Event()
-            asyncio.get_running_loop().call_soon(self._ticked, self._tick)
-        await self._tick.wait()
+    async def _turns(self, count: int) -> None:
+        """Come back after so many turns of the loop, or when something happens here."""
+        turned = self._ticks.after(count)
+        self._looking.append(turned)
+        try:
+            await turned
+        finally:
+            self._looking.remove(turned)
 
-    def _ticked(self, tick: asyncio.Event) -> None:
-        self._tick = None
-        self._turn += 1
-        tick.set()
+    def _stir(self) -> None:
+        """Whoever counts turns has to look again."""
+        for turned in self._looking:
+            if not turned.done():
+                turned.set_result(None)
 
     def _watch(self, scope: Scope) -> None:
         """When the scope's task has ended, the code around it may wait for that alone: it gets its turns."""
@@ -259,12 +262,13 @@ class Board:
             parent = scope.parent
             if parent is not None and not parent.inline:
                 touched, _ = self._busy.get(parent, (-math.inf, 0))
-                self._busy[parent] = (touched, self._turn)
+                self._busy[parent] = (touched, self._ticks.count)
+            self._stir()
 
         scope.task.add_done_callback(over)
 
     def _touch(self, scope: Scope) -> None:
-        self._busy[scope] = (self._clock.elapsed(), self._turn)
+        self._busy[scope] = (self._clock.elapsed(), self._ticks.count)
         self._moved()
 
     def _may_rest(self) -> bool:
@@ -273,5 +277,7 @@ class Board:
     def _moved(self) -> None:
         self.moves += 1
         self.changed.set()
+        if self._looking:
+            self._stir()
         if not self._working and self.calls:
             self._resting.set()

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,19 +11,22 @@ from belay_core.engine.board import Call
 from belay_core.engine.play import Play
 from belay_core.engine.work import current_work
 from belay_core.workflows.caught import Raised, caught, outcome_of
+from belay_core.workflows.conductor import Arguments, Invoke
 from belay_core.workflows.step import Step
 
 
 class Body:
     """The body of one step: run in the engine's task for the call or, where it has a time limit, in one of its own."""
 
-    def __init__(self, play: Play, call: Call, step: Step[..., Any], invoke: Callable[[str], Any]) -> None:
+    __slots__ = ("_call", "_given", "_play", "_step", "_task", "was_cut")
+
+    def __init__(self, play: Play, call: Call, step: Step[..., Any], given: Arguments | Invoke) -> None:
         self.was_cut = False
         """Set once the engine has cancelled it."""
         self._play = play
         self._call = call
         self._step = step
-        self._invoke = invoke
+        self._given = given
         self._task: asyncio.Future[Any] | None = None
 
     @property
@@ -43,7 +46,7 @@ class Body:
             return await self._limited(self._step.timeout)
         self._task = work = current_work()
         try:
-            return await work.lend(self._called, lambda: self._play.over)
+            return await work.lend(self._called, self._play)
         finally:
             self._task = None
 
@@ -68,18 +71,25 @@ class Body:
         # What was done although its time was up is done.
         return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
 
-    async def _called(self) -> Any | Raised:
-        if self._step.is_async:
-            return await self._invoke(self._call.key)
+    def _called(self) -> Awaitable[Any | Raised]:
+        return self._invoked() if self._step.is_async else self._in_thread()
+
+    def _invoked(self) -> Any:
+        if callable(self._given):
+            return self._given(self._call.key)
+        args, kwargs = self._given
+        return self._step.fn(*args, **kwargs)
+
+    async def _in_thread(self) -> Any | Raised:
         in_context = contextvars.copy_context().run
         pool = self._play.services.threads
-        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoke, self._call.key))
+        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoked))
         return await found if inspect.isawaitable(found) else found
 
 
-def _contained(function: Callable[[str], Any], key: str) -> Any | Raised:
+def _contained(function: Callable[[], Any]) -> Any | Raised:
     """Call a function in a thread; an exception might not get across (``StopIteration`` does not)."""
     try:
-        return function(key)
+        return function()
     except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
         return Raised(error)

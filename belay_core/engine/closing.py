@@ -97,7 +97,7 @@ class Closing:
     async def _last(self, give: Any, command: Any) -> Any:
         self._holding.ending = True
         try:
-            return await self._holding.send(lambda: give(command))
+            return await self._holding.send(give, command)
         finally:
             self._holding.ending = False
 

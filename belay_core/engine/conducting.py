@@ -1,21 +1,32 @@
 """The engine's side of a context: keys calls when they are made, works on them once they are awaited."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from belay_core.engine.answering import ReviewNeeded
 from belay_core.engine.asking import GateCall
+from belay_core.engine.board import Call
 from belay_core.engine.play import Play
 from belay_core.engine.sleeping import SleepCall
 from belay_core.engine.stepping import StepCall
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
-from belay_core.workflows.conductor import Arguments, Conductor, Question
+from belay_core.workflows.conductor import Arguments, Conductor, Invoke, Question
 from belay_core.workflows.fingerprints import arguments_digest
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
 
 T = TypeVar("T")
+
+
+class Answering(Protocol):
+    """The work on one call."""
+
+    @abstractmethod
+    def answer(self) -> Coroutine[Any, Any, Any]:
+        """What the call gives to the author's code. Raises ``ReviewNeeded``."""
 
 
 class PlayConductor(Conductor):
@@ -29,14 +40,12 @@ class PlayConductor(Conductor):
         """The id of the run."""
         return self._play.run.run_id
 
-    def step(
-        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: Arguments | None
-    ) -> Coroutine[Any, Any, Any]:
+    def step(self, scope: Scope, step: Step[..., Any], given: Arguments | Invoke) -> Coroutine[Any, Any, Any]:
         """Key the step now; execute it, or give its record, when awaited."""
         key = self._key(scope, step.name)
         self._require_data(step)
-        digest = None if arguments is None else self._digest(step, arguments)
-        return self.made(key, self._step(scope, key, step, invoke, digest))
+        digest = None if callable(given) else self._digest(step, given)
+        return self.made(key, self._opened(scope, key, partial(StepCall, self._play, step, given, digest)))
 
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """Key the gate now; ask, or give the recorded answer, when awaited."""
@@ -46,7 +55,7 @@ class PlayConductor(Conductor):
     def sleep(self, scope: Scope, duration: timedelta) -> Coroutine[Any, Any, None]:
         """Key the sleep now; begin it when awaited."""
         key = self._key(scope, "sleep")
-        return self.made(key, self._sleep(scope, key, duration))
+        return self.made(key, self._opened(scope, key, partial(SleepCall, self._play, duration)))
 
     def made(self, key: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Remember a call until it is awaited."""
@@ -71,44 +80,29 @@ class PlayConductor(Conductor):
         """The scope's own task waits for scopes below it, until the returned function is called."""
         return self._play.board.join(scope)
 
-    async def _step(
-        self, scope: Scope, key: str, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None
-    ) -> Any:
-        self.awaited(key)
-        await self._play.require_open()
-        call = self._play.board.open(key, scope)
-        try:
-            return await self._reviewed(StepCall(self._play, call, step, invoke, digest).answer())
-        finally:
-            self._play.board.close(call)
-
     async def _gate(self, scope: Scope, key: str, question: Question) -> Any:
-        self.awaited(key)
-        await self._play.require_open()
-        call = self._play.board.open(key, scope)
         try:
-            return await self._reviewed(GateCall(self._play, call, question).answer())
+            return await self._opened(scope, key, partial(GateCall, self._play, question))
         except ValueRefused as refused:
             raise self._play.break_off(DefinitionError(f"gate {question.gate}: its subject: {refused}")) from None
-        finally:
-            self._play.board.close(call)
 
-    async def _sleep(self, scope: Scope, key: str, duration: timedelta) -> None:
-        self.awaited(key)
-        await self._play.require_open()
-        call = self._play.board.open(key, scope)
-        try:
-            await self._reviewed(SleepCall(self._play, call, duration).answer())
-        finally:
-            self._play.board.close(call)
+    async def _opened(self, scope: Scope, key: str, work: Callable[[Call], Answering]) -> Any:
+        """Open a call that is awaited from now on, and give its answer.
 
-    async def _reviewed(self, answer: Coroutine[Any, Any, T]) -> T:
-        """Give the answer; a call that has to be reviewed is never answered, and ends when the body is unwound."""
+        One that has to be reviewed is never answered, and ends when the body is unwound.
+        """
+        play = self._play
+        play.unawaited.pop(key, None)
+        if play.unwinding:
+            await play.require_open()
+        call = play.board.open(key, scope)
         try:
-            return await answer
+            return await work(call).answer()
         except ReviewNeeded:
-            await self._play.never()
+            await play.never()
             raise
+        finally:
+            play.board.close(call)
 
     def _key(self, scope: Scope, name: str) -> str:
         try:

@@ -126,26 +126,34 @@ class Drain:
         return await self._definition.body(Context(PlayConductor(play), play.root), given)
 
     async def _supervise(self, play: Play, body: "asyncio.Task[Any]") -> End:
-        """Watch over a play until it ends."""
-        idle = asyncio.ensure_future(self._idle_for_good(play))
+        """Watch over a play until it ends; whatever may end it sets the signal."""
+        signal = self.holding.signal
+        body.add_done_callback(self._ended)
+        idle = self._watch_idle(play)
         try:
             while True:
-                signal = asyncio.ensure_future(self.holding.signal.wait())
-                try:
-                    await asyncio.wait({body, idle, signal}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    signal.cancel()
+                await signal.wait()
                 if (end := self._end(play, body, idle)) is not None:
                     return end
                 if idle.done():
                     # Something has happened since; a run is parked only where nothing has.
-                    idle = asyncio.ensure_future(self._idle_for_good(play))
-                self.holding.signal.clear()
+                    idle = self._watch_idle(play)
+                signal.clear()
                 play.held = self._leaving
                 await self._look(play)
         finally:
+            body.remove_done_callback(self._ended)
+            idle.remove_done_callback(self._ended)
             idle.cancel()
             play.board.stop()
+
+    def _watch_idle(self, play: Play) -> "asyncio.Task[int]":
+        idle = asyncio.ensure_future(self._idle_for_good(play))
+        idle.add_done_callback(self._ended)
+        return idle
+
+    def _ended(self, _task: object) -> None:
+        self.holding.signal.set()
 
     def _end(self, play: Play, body: "asyncio.Task[Any]", idle: "asyncio.Task[int]") -> End | None:
         if self.holding.lost:
@@ -215,7 +223,7 @@ class Drain:
         """
         run_id = self.holding.lease.run_id
         try:
-            found = await self.holding.send(lambda: self._services.stores.engine.history(History((run_id,))))
+            found = await self.holding.send(self._services.stores.engine.history, History((run_id,)))
         except StoreError:
             await self.holding.renew()
             self.holding.seen_ms = self.holding.news_ms

@@ -6,7 +6,8 @@ from typing import NoReturn, TypeVar, assert_never
 
 from belay_core import commands
 from belay_core.engine.services import Services
-from belay_core.errors import BelayError, EngineStoreError
+from belay_core.engine.turns import Turns, Waiting
+from belay_core.errors import BelayError, EngineStoreError, StoreError
 from belay_core.moments import Millis, event_or_time
 from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
 from belay_core.outcomes.engine import LapseOutcome, NoSuchApproval, Recorded, RecordOutcome, Renewed, RenewOutcome
@@ -16,6 +17,7 @@ from belay_core.records.step_record import StepRecord
 from belay_core.records.workflow_run import ApprovalRecord
 
 A = TypeVar("A")
+C = TypeVar("C")
 
 _FIRST_WAIT = 0.05
 _LONGEST_WAIT = 1.0
@@ -39,7 +41,7 @@ class Holding:
         self.confirmed_at = services.stores.clock.elapsed()
         """The boot-time moment at which the last confirmed sign of life was sent."""
         self._services = services
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
         self._over = asyncio.Event()
 
     @property
@@ -76,77 +78,110 @@ class Holding:
         """Ask for news, and renew the lease by the way."""
         sent_at = self._services.stores.clock.elapsed()
         command = commands.Renew((self.lease,))
-        (answer,) = await self.send(lambda: self._services.stores.engine.renew(command))
+        (answer,) = await self.send(self._services.stores.engine.renew, command)
         self.renewed(sent_at, answer)
 
     async def record(self, *attempts: StepRecord) -> None:
-        """Store attempts. Raises ``HoldLost`` where the lease is gone."""
-        command = commands.Record(self.lease, attempts)
-        self._recorded(await self.write(lambda: self._services.stores.engine.record(command)))
+        """Store attempts, with those that wait for a turn meanwhile. Raises ``HoldLost`` where the lease is gone."""
+        turns = self._turns
+        answer = None if turns.take_at_once() else await turns.wait(attempts)
+        if answer is None:
+            try:
+                others = turns.take_along(attempts)
+                answer = await (self._stored_together(attempts, others) if others else self._stored(attempts))
+            finally:
+                turns.pass_on()
+        if type(answer) is not Recorded:
+            self._fail()
 
     async def ask(self, attempt: StepRecord, approval: ApprovalRecord) -> None:
         """Open a gate. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Ask(self.lease, attempt, approval)
-        answer = await self.write(lambda: self._services.stores.engine.ask(command))
+        answer = await self.write(self._services.stores.engine.ask, command)
         if not isinstance(answer, (Inserted, ExistingSame)):
             self._fail()
 
     async def begin_sleep(self, attempt: StepRecord) -> None:
         """Begin a sleep. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Sleep(self.lease, attempt)
-        answer = await self.write(lambda: self._services.stores.engine.sleep(command))
+        answer = await self.write(self._services.stores.engine.sleep, command)
         if not isinstance(answer, (Inserted, ExistingSame)):
             self._fail()
 
     async def withdraw(self, attempt: StepRecord) -> None:
         """Close a gate its author no longer wants. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Withdraw(self.lease, attempt)
-        self._recorded(await self.write(lambda: self._services.stores.engine.withdraw(command)))
+        answer = await self.write(self._services.stores.engine.withdraw, command)
+        if not isinstance(answer, Recorded):
+            self._fail()
 
     async def lapse(self, approval_id: str, attempt: StepRecord) -> LapseOutcome:
         """Close a gate nobody decided in time. Raises ``HoldLost`` where the lease is gone."""
         command = commands.Lapse(self.lease, approval_id, attempt)
-        answer = await self.write(lambda: self._services.stores.engine.lapse(command))
+        answer = await self.write(self._services.stores.engine.lapse, command)
         if isinstance(answer, (FenceLost, RunNotFound, Conflict, NoSuchApproval)):
             self._fail()
         return answer
 
-    async def write(self, call: Callable[[], Awaitable[A]]) -> A:
+    async def write(self, give: Callable[[C], Awaitable[A]], command: C) -> A:
         """Give an owned command when those given before it have been answered, as ``send`` does.
 
         What is recorded of a run is committed in the order of its places, also where one of the writes has to be
         repeated: a replay delivers by place what the first play delivered by commit.
         """
-        clock = self._services.stores.clock
-        sent_at = clock.elapsed()
+        if not self._turns.take_at_once():
+            await self._turns.wait()
+        try:
+            return await self.send(give, command)
+        finally:
+            self._turns.pass_on()
 
-        def give() -> Awaitable[A]:
-            nonlocal sent_at
-            sent_at = clock.elapsed()
-            return call()
-
-        async with self._turn:
-            answer = await self.send(give)
-        if isinstance(answer, Recorded):
-            self._confirm(sent_at, answer)
-        return answer
-
-    async def send(self, call: Callable[[], Awaitable[A]]) -> A:
+    async def send(self, give: Callable[[C], Awaitable[A]], command: C) -> A:
         """Give a command, again and again while the database cannot be reached, as long as the lease may be ours.
 
         Raises ``HoldLost`` once it may not.
         """
+        clock = self._services.stores.clock
         wait = _FIRST_WAIT
         while not self.lost:
+            sent_at = clock.elapsed()
             try:
-                return await call()
+                answer = await give(command)
             except EngineStoreError as error:
                 if error.code != "persistence_failed":
                     raise
+            else:
+                if isinstance(answer, Recorded):
+                    self._confirm(sent_at, answer)
+                return answer
             pause = wait * (0.5 + self._services.chance.draw() / 2)
-            await event_or_time(self._over, self._services.stores.clock, pause)
+            await event_or_time(self._over, clock, pause)
             wait = min(wait * 2, _LONGEST_WAIT)
         raise HoldLost
+
+    def _stored(self, attempts: tuple[StepRecord, ...]) -> Awaitable[RecordOutcome]:
+        return self.send(self._services.stores.engine.record, commands.Record(self.lease, attempts))
+
+    async def _stored_together(self, attempts: tuple[StepRecord, ...], others: list[Waiting]) -> RecordOutcome:
+        """Store attempts and those of others in one command, and tell the others; what is refused goes one by one."""
+        answer: RecordOutcome | None = None
+        try:
+            answer = await self._stored((*attempts, *(attempt for each in others for attempt in each.attempts)))
+        except StoreError:
+            # It may be that of one of them alone, and none is stored.
+            pass
+        except BaseException:
+            for each in others:
+                if not each.answered.done():
+                    each.answered.set_exception(HoldLost())
+            raise
+        if answer is None or isinstance(answer, Conflict):
+            self._turns.put_back(others)
+            return await self._stored(attempts)
+        for each in others:
+            if not each.answered.done():
+                each.answered.set_result(answer)
+        return answer
 
     def _confirm(self, sent_at: float, answer: Renewed | Recorded) -> None:
         self.confirmed_at = max(self.confirmed_at, sent_at)
@@ -156,15 +191,6 @@ class Holding:
         if answer.cancel_requested_at_ms is not None and not self.cancel_requested:
             self.cancel_requested = True
             self.signal.set()
-
-    def _recorded(self, answer: RecordOutcome) -> None:
-        match answer:
-            case Recorded():
-                pass
-            case FenceLost() | RunNotFound() | Conflict():
-                self._fail()
-            case _:
-                assert_never(answer)
 
     def _fail(self) -> NoReturn:
         # A conflict under a lease that holds means that records and play disagree; going on could only make it worse.

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from belay_core.engine.holding import Holding
 from belay_core.engine.leasing import LeaseKeeper, keep
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError
+from belay_core.ids import RunId
 from belay_core.moments import event_or_time
 from belay_core.outcomes.engine import Acquired
 from belay_core.ownership.identity import is_gone, this_process
@@ -31,10 +33,12 @@ class Host:
         self._definitions = definitions
         self._identity = this_process(services.stores.ids)
         self._drains: dict[Drain, asyncio.Task[None]] = {}
+        self._of_run: defaultdict[RunId, list[Drain]] = defaultdict(list)
         self._freed = asyncio.Event()
         self._leaving = asyncio.Event()
         self._grace_over = asyncio.Event()
         self._looked_for_dead = float("-inf")
+        self._woke = float("-inf")
         self.keeper = LeaseKeeper(self._stores, self.holdings)
 
     @property
@@ -70,12 +74,13 @@ class Host:
         """Wait no longer for running steps."""
         self._grace_over.set()
 
-    async def take(self) -> int:
-        """Take what is due, as far as there is room; how many runs were taken."""
+    async def take(self, *, waking: bool = True) -> int:
+        """Take what is ready, as far as there is room, ``waking`` what is due before; how many runs were taken."""
         room = self._services.settings.concurrency - len(self._drains)
         if room <= 0 or self._leaving.is_set():
             return 0
-        await self._stores.engine.wake(commands.Wake())
+        if waking:
+            await self._stores.engine.wake(commands.Wake())
         owner = self._identity.owner(self._stores.ids)
         command = commands.Acquire(owner, tuple(self._definitions), room, await self._dead())
         acquired = await self._stores.engine.acquire(command)
@@ -94,12 +99,20 @@ class Host:
             while not self._leaving.is_set():
                 self._freed.clear()
                 try:
-                    await self.take()
+                    await self.take(waking=self._wakes())
                     wait = self._services.settings.poll
                 except StoreError as error:
                     _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
                     wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.chance.draw()))
                 await event_or_time(self._freed, self._stores.clock, wait)
+
+    def _wakes(self) -> bool:
+        """Whether what is due is looked for: once a poll, as who looks oftener was told of what is ready already."""
+        now = self._stores.clock.elapsed()
+        if now - self._woke < self._services.settings.poll * 1000:
+            return False
+        self._woke = now
+        return True
 
     async def _let_go(self) -> None:
         for drain in self._drains:
@@ -132,23 +145,27 @@ class Host:
         return tuple(owner for owner in owners if is_gone(owner, self._identity))
 
     async def _histories(self, acquired: tuple[Acquired, ...]) -> list[tuple[Acquired, RunHistory | None]]:
-        """The history of each run taken, read in one go; None where that fails, and each has to be read alone."""
-        if not acquired:
-            return []
-        run_ids = tuple(each.run.run_id for each in acquired)
-        try:
-            read = await self._stores.engine.history(commands.History(run_ids))
-        except StoreError:
-            read = ()
-        found = {history.run.run_id: history for history in read}
+        """The history of each run taken, read in one go; None where that fails, and each has to be read alone.
+
+        Nothing is recorded yet of a run that nobody has owned before.
+        """
+        found = {each.run.run_id: RunHistory(each.run, (), ()) for each in acquired if each.lease.epoch == 1}
+        run_ids = tuple(each.run.run_id for each in acquired if each.run.run_id not in found)
+        if run_ids:
+            try:
+                read = await self._stores.engine.history(commands.History(run_ids))
+            except StoreError:
+                read = ()
+            found |= {history.run.run_id: history for history in read}
         return [(each, found.get(each.run.run_id)) for each in acquired]
 
     def _begin(self, acquired: Acquired, history: RunHistory | None) -> None:
         drain = Drain(self._services, acquired, history, self._definitions[acquired.run.workflow or ""])
-        earlier = [each for each in self._drains if each.holding.lease.run_id == acquired.lease.run_id]
-        self._drains[drain] = asyncio.create_task(self._drain(drain, [self._drains[each] for each in earlier]))
-        for each in earlier:
-            each.holding.lose()
+        together = self._of_run[acquired.lease.run_id]
+        self._drains[drain] = asyncio.create_task(self._drain(drain, [self._drains[each] for each in together]))
+        for earlier in together:
+            earlier.holding.lose()
+        together.append(drain)
 
     async def _drain(self, drain: Drain, earlier: "list[asyncio.Task[None]]") -> None:
         """Drain a run; where this very worker had lost it, once its earlier play of it has ended."""
@@ -165,3 +182,7 @@ class Host:
             if len(self._drains) >= self._services.settings.concurrency:
                 self._freed.set()
             del self._drains[drain]
+            run_id = drain.holding.lease.run_id
+            self._of_run[run_id].remove(drain)
+            if not self._of_run[run_id]:
+                del self._of_run[run_id]

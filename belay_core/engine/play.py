@@ -35,7 +35,7 @@ class Play:
         self.holding = holding
         self.run = history.run
         self.records = Records(history)
-        self.board = Board(services.stores.clock, services.settings.quiet)
+        self.board = Board(services.stores.clock, services.settings.quiet, services.ticks)
         self.root = Scope(self.run.run_id, "", self.run.started_at_ms or self.run.created_at_ms)
         self.board.open_scope(self.root)
         self.watched = not services.watchers.idle
@@ -77,7 +77,8 @@ class Play:
         that, if any.
         """
         turn: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        task = self.working(lambda: self._taken(call, work, turn))
+        task = Work(self._taken(call, work, turn))
+        self.work.add(task)
         try:
             answer = await turn
         except asyncio.CancelledError:
@@ -86,9 +87,7 @@ class Play:
             self.board.close(call)
             raise
         self.work.discard(task)
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+        return answer.given()
 
     async def give(self, call: Call, answer: Answer) -> Any:
         """Hand over an answer when it is its turn."""
@@ -99,9 +98,7 @@ class Play:
                 await self._outlasting(lambda: self._decline(call, answer))
             self.board.close(call)
             raise
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+        return answer.given()
 
     def forget_unawaited(self, body: "asyncio.Future[Any]") -> None:
         """The play has ended: calls its author did not come to await are no mistake, but where the body returned."""
@@ -182,6 +179,8 @@ class Play:
 
     def check(self, key: str, kind: str, digest: str | None, attempts: list[StepRecord]) -> None:
         """Compare a call with what is recorded under its key (kernel 16). Raises ``ReviewNeeded``."""
+        if not attempts and not self._suspects:
+            return
         name = key.rpartition("#")[0]
         if name in self._suspects:
             self.send_to_review("diverged", key, "called again after another input was met under this name")
@@ -217,11 +216,8 @@ class Play:
         if call.waiting is not None:
             task.end()
         self.board.works(call)
-        record = await abandon(task)
-        if record is None and (answer := task.given) is not None:
-            record = answer.record
-        place = record.recorded if record is not None else None
-        if place is None:
+        record = await abandon(task) or (answer.record if (answer := task.given) else None)
+        if record is None or (place := record.recorded) is None:
             call.place = place = self.records.next_place()
             done = self.board.outlive()
             task.add_done_callback(lambda _task: done())
@@ -232,7 +228,9 @@ class Play:
     ) -> Answer | None:
         try:
             answer = await work()
-        except (HoldLost, ReviewNeeded, StoreError, KeyboardInterrupt):
+        except (HoldLost, ReviewNeeded, StoreError) as error:
+            return await self._stopped(error)
+        except KeyboardInterrupt:
             raise
         except asyncio.CancelledError:
             turn.cancel()
@@ -242,7 +240,7 @@ class Play:
                 turn.set_exception(error)
             return None
         if call.given_up:
-            return await self._forgone(call, answer)
+            return await self._guarded(lambda: self._forgone(call, answer))
         self.board.deliver(call, answer.place, answer.at_ms, turn, answer)
         return answer
 
@@ -291,10 +289,12 @@ class Play:
         """Do work; where it cannot go on, never answer: whoever ends the play knows why."""
         try:
             return await work()
-        except (HoldLost, ReviewNeeded):
-            pass
-        except StoreError as error:
+        except (HoldLost, ReviewNeeded, StoreError) as error:
+            return await self._stopped(error)
+
+    async def _stopped(self, error: BelayError) -> NoReturn:
+        if isinstance(error, StoreError):
             self.review = self.review or Review("undecodable", None, error.code)
             self.holding.signal.set()
         await self.never()
-        raise HoldLost
+        raise error

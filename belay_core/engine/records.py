@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from belay_core.commands import RunHistory
-from belay_core.records.step_record import StepRecord, StepState
+from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord
 
 
@@ -37,7 +37,8 @@ class Records:
 
     def add(self, attempt: StepRecord) -> None:
         """An attempt is recorded, as the last one of its step."""
-        self._orphans.pop(attempt.step_key, None)
+        if self._orphans:
+            self._orphans.pop(attempt.step_key, None)
         if is_orphan(attempt):
             self._orphans[attempt.step_key] = attempt
 
@@ -56,7 +57,7 @@ class Records:
 
 def is_orphan(attempt: StepRecord) -> bool:
     """Whether nobody knows how this attempt ended, and nobody has said."""
-    if attempt.kind.value != "step":
+    if attempt.state is StepState.SUCCEEDED or attempt.kind is not StepKind.STEP:
         return False
     return attempt.state is StepState.RUNNING or (
         attempt.state is StepState.ORPHANED and attempt.resolved_at_ms is None

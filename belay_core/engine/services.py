@@ -3,11 +3,12 @@
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from belay_core.chance import Chance
 from belay_core.commands import Start
 from belay_core.engine.settings import Settings
+from belay_core.engine.ticking import Ticks
 from belay_core.moments import Millis, reading
 from belay_core.outcomes.engine import StartOutcome
 from belay_core.stores.bundle import Stores
@@ -30,7 +31,7 @@ class Watchers:
         with ExitStack() as stack:
             traces = [stack.enter_context(each.start(facts)) for each in self.middleware]
             trace = next((each for each in traces if each is not None), None)
-            return await stores.engine.start(replace(command, trace=trace))
+            return await stores.engine.start(command if trace is None else replace(command, trace=trace))
 
     def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
         """Every middleware's ``drain``, the first outermost."""
@@ -46,8 +47,12 @@ class Watchers:
             each.gate(facts)
 
 
+def _together(managers: list[AbstractContextManager[Close]]) -> AbstractContextManager[Close]:
+    return managers[0] if len(managers) == 1 else _nested(managers)
+
+
 @contextmanager
-def _together(managers: list[AbstractContextManager[Close]]) -> Generator[Close]:
+def _nested(managers: list[AbstractContextManager[Close]]) -> Generator[Close]:
     with ExitStack() as stack:
         closes = [stack.enter_context(manager) for manager in managers]
 
@@ -67,6 +72,7 @@ class Services:
     chance: Chance
     threads: Executor
     watchers: Watchers
+    ticks: Ticks = field(default_factory=Ticks)
 
     def now(self) -> Millis:
         """The store's moment in whole milliseconds."""

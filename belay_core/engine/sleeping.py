@@ -17,7 +17,7 @@ from belay_core.records.workflow_run import Waiting
 class SleepCall:
     """One ``ctx.sleep`` call of one play."""
 
-    def __init__(self, play: Play, call: Call, duration: timedelta) -> None:
+    def __init__(self, play: Play, duration: timedelta, call: Call) -> None:
         self._play = play
         self._call = call
         self._duration = duration

@@ -1,11 +1,11 @@
 """Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from belay_core.admission import json
 from belay_core.engine.answering import Answer
@@ -21,7 +21,8 @@ from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.caught import Raised
-from belay_core.workflows.current import CURRENT, CurrentStep
+from belay_core.workflows.conductor import Arguments, Invoke
+from belay_core.workflows.current import CURRENT
 from belay_core.workflows.middleware import StepFacts
 from belay_core.workflows.step import Step
 
@@ -29,27 +30,38 @@ _LONGEST_BACKOFF = timedelta(hours=1)
 """Waits are doubled up to this, or to the first one where that is longer."""
 
 
+class Begun(NamedTuple):
+    """An attempt that has begun; a record is made of it when it is written."""
+
+    number: int
+    at_ms: Millis
+
+
 class StepCall:
     """One ``ctx.step`` call of one play."""
 
+    __slots__ = ("_attempts", "_body", "_call", "_digest", "_fresh", "_play", "_step")
+
     def __init__(
-        self, play: Play, call: Call, step: Step[..., Any], invoke: Callable[[str], Any], digest: str | None
+        self, play: Play, step: Step[..., Any], given: Arguments | Invoke, digest: str | None, call: Call
     ) -> None:
         self._play = play
         self._call = call
         self._step = step
         self._digest = digest
-        self._body = Body(play, call, step, invoke)
+        self._body = Body(play, call, step, given)
+        self._attempts: list[StepRecord] = []
         self._fresh: tuple[StepRecord, Any] | None = None
         """The attempt that was executed here, and its result as it will be read back."""
 
-    async def answer(self) -> Any:
+    def answer(self) -> Coroutine[Any, Any, Any]:
         """The step's result, from the records or from executing it. Raises ``StepFailed``, ``StepCancelled``."""
         attempts = self._play.records.reach(self._call.key)
         self._play.check(self._call.key, StepKind.STEP, self._digest, attempts)
         if attempts and (kept := self._kept(attempts[-1])):
-            return await self._play.give(self._call, kept)
-        return await self._play.perform(self._call, lambda: self._execute(list(attempts)), self._abandon)
+            return self._play.give(self._call, kept)
+        self._attempts = list(attempts)
+        return self._play.perform(self._call, self._execute, self._abandon)
 
     def cut(self) -> None:
         """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
@@ -74,23 +86,24 @@ class StepCall:
             return Answer(last, error=StepFailed(last.step, *read_failure(last.error)))
         return None
 
-    async def _execute(self, attempts: list[StepRecord]) -> Answer:
+    async def _execute(self) -> Answer:
         """Go on from the attempts there are until there is an answer."""
-        given = copy_context()
-        attempt: Callable[[int, int], Awaitable[StepRecord]] = self._attempt
+        attempts, given = self._attempts, copy_context()
+        executed = False
         while True:
-            last = attempts[-1] if attempts else None
-            if last is not None and (kept := self._kept(last)):
-                return kept
-            if last is not None:
-                attempts[-1] = last = await self._cleared(last)
-                if (kept := self._kept(last)) is not None:
+            number, failed = 1, 0
+            if attempts:
+                if kept := self._kept(attempts[-1]):
                     return kept
-            await self._play.require_unheld(self._call)
-            failed = sum(1 for each in attempts if each.state is StepState.FAILED)
-            number = 1 + (last.attempt if last else 0)
-            attempts.append(await attempt(number, failed))
-            attempt = partial(self._attempt_in, given)
+                attempts[-1] = last = await self._cleared(attempts[-1])
+                if kept := self._kept(last):
+                    return kept
+                number, failed = 1 + last.attempt, sum(1 for each in attempts if each.state is StepState.FAILED)
+            if self._play.held or self._play.unwinding:
+                await self._play.require_unheld(self._call)
+            attempt = self._attempt_in(given, number, failed) if executed else self._attempt(number, failed)
+            attempts.append(await attempt)
+            executed = True
 
     async def _attempt_in(self, context: Context, number: int, failed_before: int) -> StepRecord:
         """A further attempt, in a copy of the context the first one was given: what that left there is not for this."""
@@ -104,14 +117,19 @@ class StepCall:
         if last.state is StepState.FAILED:
             return await self._back_off(last)
         if last.state is StepState.RUNNING:
-            last = await self._record(self._ended(last, StepState.ORPHANED, placed=False))
+            last = await self._record(replace(last, state=StepState.ORPHANED, finished_at_ms=self._play.services.now()))
         if self._step.idempotent and not _meta(last).get("unencodable"):
             return last
         while is_orphan(last):
             last = await self._reviewed(last)
         if _meta(last).get("resolution") == "happened":
-            last = await self._record(self._ended(last, StepState.SUCCEEDED, outcome=last.outcome))
+            last = await self._record(self._as_it_happened(last))
         return last
+
+    def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
+        """An operator knows how it ended: what went wrong with keeping that counts no more."""
+        now, place = self._play.services.now(), self._place()
+        return replace(orphan, state=StepState.SUCCEEDED, recorded=place, finished_at_ms=now, error=None)
 
     async def _reviewed(self, orphan: StepRecord) -> StepRecord:
         """The attempt with an operator's word on it; without one, an author who goes on does not go on."""
@@ -130,20 +148,9 @@ class StepCall:
         except asyncio.CancelledError:
             if not self._call.given_up or self._play.unwinding:
                 raise
-            return await self._record(self._ended(self._begun(failed.attempt + 1), StepState.CANCELLED))
+            begun = Begun(failed.attempt + 1, self._play.services.now())
+            return await self._record(self._ended(begun, StepState.CANCELLED))
         return failed
-
-    def _begun(self, number: int) -> StepRecord:
-        return StepRecord(
-            step_key=self._call.key,
-            attempt=number,
-            step=self._step.name,
-            kind=StepKind.STEP,
-            state=StepState.RUNNING,
-            idempotent=self._step.idempotent,
-            started_at_ms=self._play.services.now(),
-            input_digest=self._digest,
-        )
 
     async def _attempt(self, number: int, failed_before: int) -> StepRecord:
         play, step = self._play, self._step
@@ -162,9 +169,9 @@ class StepCall:
             play.executed.set()
 
     async def _executed(self, number: int, failed_before: int) -> StepRecord:
-        begun = self._begun(number)
+        begun = Begun(number, self._play.services.now())
         if not self._step.idempotent:
-            await self._record(begun)
+            await self._record(self._running(begun))
         return await self._record(await self._outcome(begun, failed_before))
 
     async def _record(self, attempt: StepRecord) -> StepRecord:
@@ -172,11 +179,11 @@ class StepCall:
         self._play.records.add(attempt)
         return attempt
 
-    async def _outcome(self, begun: StepRecord, failed_before: int) -> StepRecord:
+    async def _outcome(self, begun: Begun, failed_before: int) -> StepRecord:
         """Execute the body, and say how it ended."""
         if self._call.given_up:
             return self._ended(begun, StepState.CANCELLED)
-        CURRENT.set(self._current(begun.attempt))
+        CURRENT.set((self._play.run.run_id, self._step.name, self._call.key, begun.number))
         value = await self._body.run()
         if isinstance(value, Raised):
             if isinstance(value.error, asyncio.CancelledError) and self._body.was_cut:
@@ -193,10 +200,6 @@ class StepCall:
         self._fresh = (ended, read_back)
         return ended
 
-    def _current(self, attempt: int) -> CurrentStep:
-        run_id = self._play.run.run_id
-        return CurrentStep(run_id, self._step.name, f"{run_id}/{self._call.key}", attempt)
-
     async def _abandon(self, task: Work[Answer | None]) -> None:
         """The author no longer waits: what may be done again is cut; the rest runs to its end, and is recorded then.
 
@@ -207,7 +210,7 @@ class StepCall:
         if self._step.idempotent or not self._body.runs:
             await asyncio.wait([task])
 
-    def _failed(self, begun: StepRecord, error: BaseException, failed_before: int) -> StepRecord:
+    def _failed(self, begun: Begun, error: BaseException, failed_before: int) -> StepRecord:
         if self._call.given_up:
             return self._ended(begun, StepState.ABANDONED, error=failure(error))
         meta: dict[str, JsonValue] = {}
@@ -217,7 +220,7 @@ class StepCall:
             meta["retry_at"] = self._play.services.now() + int(min(wait, longest))
         return self._ended(begun, StepState.FAILED, error=failure(error), meta=meta)
 
-    def _unencodable(self, begun: StepRecord, error: Exception) -> StepRecord:
+    def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
         """The effect took place and its result cannot be kept: another try could do it twice."""
         if self._step.idempotent:
             return self._ended(begun, StepState.FAILED, error=failure(error))
@@ -226,7 +229,7 @@ class StepCall:
 
     def _ended(
         self,
-        begun: StepRecord,
+        begun: Begun,
         state: StepState,
         *,
         placed: bool = True,
@@ -234,26 +237,35 @@ class StepCall:
         error: str | None = None,
         meta: dict[str, JsonValue] | None = None,
     ) -> StepRecord:
-        at: Millis = self._play.services.now()
-        place = (self._call.place or self._play.records.next_place()) if placed else None
-        text = begun.meta if meta is None else json.encode(meta)
         return StepRecord(
-            step_key=begun.step_key,
-            attempt=begun.attempt,
-            step=begun.step,
-            kind=begun.kind,
+            step_key=self._call.key,
+            attempt=begun.number,
+            step=self._step.name,
+            kind=StepKind.STEP,
             state=state,
-            idempotent=begun.idempotent,
-            started_at_ms=begun.started_at_ms,
-            input_digest=begun.input_digest,
-            recorded=place,
-            finished_at_ms=at,
+            idempotent=self._step.idempotent,
+            started_at_ms=begun.at_ms,
+            input_digest=self._digest,
+            recorded=self._place() if placed else None,
+            finished_at_ms=self._play.services.now(),
             outcome=outcome,
             error=error,
-            meta=text,
-            epoch=begun.epoch,
-            resolved_by=begun.resolved_by,
-            resolved_at_ms=begun.resolved_at_ms,
+            meta="{}" if meta is None else json.encode(meta),
+        )
+
+    def _place(self) -> int:
+        return self._call.place or self._play.records.next_place()
+
+    def _running(self, begun: Begun) -> StepRecord:
+        return StepRecord(
+            step_key=self._call.key,
+            attempt=begun.number,
+            step=self._step.name,
+            kind=StepKind.STEP,
+            state=StepState.RUNNING,
+            idempotent=self._step.idempotent,
+            started_at_ms=begun.at_ms,
+            input_digest=self._digest,
         )
 
 

@@ -2,12 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from belay_core.workflows.caught import Raised
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Stretch(Protocol):
+    """What the work belongs to."""
+
+    over: bool
+    """Whether nothing more of it counts."""
 
 
 class Work(asyncio.Task[T]):
@@ -31,7 +38,7 @@ class Work(asyncio.Task[T]):
             return None
         return self.result()
 
-    async def lend(self, code: Callable[[], Awaitable[R]], is_over: Callable[[], bool]) -> R | Raised:
+    async def lend(self, code: Callable[[], Awaitable[R]], stretch: Stretch) -> R | Raised:
         """What an author's code gives or raises; this is the task that calls.
 
         A cancellation that was meant for the code ends with it. Raises ``CancelledError`` where all is over by then.
@@ -47,19 +54,19 @@ class Work(asyncio.Task[T]):
             value = Raised(error)
         finally:
             self.lent = False
-        if is_over():
+        if stretch.over:
             raise asyncio.CancelledError
         if self.cancelling() > asked:
-            await self._keep_on(asked, is_over)
+            await self._keep_on(asked, stretch)
         return value
 
-    async def _keep_on(self, asked: int, is_over: Callable[[], bool]) -> None:
+    async def _keep_on(self, asked: int, stretch: Stretch) -> None:
         while self.cancelling() > asked:
             self.uncancel()
         try:
             await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop: one that has not arrived yet arrives here)
         except asyncio.CancelledError:
-            if is_over():
+            if stretch.over:
                 raise
 
 

@@ -12,6 +12,7 @@ from typing import Final, cast
 from opentelemetry import context as contexts
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    INVALID_SPAN,
     ProxyTracer,
     ProxyTracerProvider,
     Span,
@@ -80,6 +81,8 @@ def open_span(
     A span that was not sampled becomes current too: its children must not begin traces of their own. Where it is
     ``for_others``, those of belay's stores hang on what is round it (``around``).
     """
+    if context is None and is_idle(tracer) and get_current_span() is INVALID_SPAN:
+        return None
     span = tracer.start_span(name, context, kind, attributes)
     return CurrentSpan(span, for_others=for_others) if span.get_span_context().is_valid else None
 

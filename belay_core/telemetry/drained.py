@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, NonRecordingSpan, Tracer, get_current_span, set_span_in_context
 
 from belay_core.telemetry import carrier, names
-from belay_core.telemetry.current import finish
+from belay_core.telemetry.current import finish, is_idle
 from belay_core.telemetry.watch import nanoseconds, outcome_of
 from belay_core.workflows.middleware import Close, DrainFacts
 
@@ -34,6 +34,8 @@ class Drained:
         self._first: Context | None = None
 
     def __enter__(self) -> Close:
+        if self._facts.trace is None and is_idle(self._tracer):
+            return self._close
         self._began = nanoseconds()
         started = carrier.read(self._facts.trace)
         before = get_current_span(started).get_span_context()

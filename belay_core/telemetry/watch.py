@@ -108,7 +108,8 @@ class Watch:
             self._instruments.count(broken, self._units)
 
     def _count_answers(self, counted: Counted) -> None:
-        for answer, units in Counter(self._answers).items():
+        answers = Counter(self._answers).items() if len(self._answers) > 1 else [(each, 1) for each in self._answers]
+        for answer, units in answers:
             if answer in counted.answers:
                 self._instruments.count(counted.answers[answer], units)
             if answer is counted.over:

@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 """What a step's function is called with, by position and by name."""
+Invoke: TypeAlias = Callable[[str], Any]
+"""Calls a step's function, given the step key: where it has no arguments of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,8 @@ class Conductor(Protocol):
         """The id of the run."""
 
     @abstractmethod
-    def step(
-        self, scope: Scope, step: Step[..., Any], invoke: Callable[[str], Any], arguments: Arguments | None
-    ) -> Coroutine[Any, Any, Any]:
-        """A step: ``invoke`` calls its function, given the step key; ``arguments`` are its input, if it has any."""
+    def step(self, scope: Scope, step: Step[..., Any], given: Arguments | Invoke) -> Coroutine[Any, Any, Any]:
+        """A step whose function is called with these arguments, or by this function."""
 
     @abstractmethod
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:

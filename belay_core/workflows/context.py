@@ -61,11 +61,11 @@ class Context:
         resumed.
         """
         step = as_step(fn)
-        return self._conductor.step(self._scope, step, lambda _key: step.fn(*args, **kwargs), (args, kwargs))
+        return self._conductor.step(self._scope, step, (args, kwargs))
 
     def keyed_step(self, step: Step[..., R], invoke: Callable[[str], Any]) -> Coroutine[Any, Any, R]:
         """A step of the class form, whose function is told its key and has no arguments of its own."""
-        return self._conductor.step(self._scope, step, invoke, None)
+        return self._conductor.step(self._scope, step, invoke)
 
     @overload
     def gate(self, name: str, *, subject: S, of: Any = ...) -> Coroutine[Any, Any, Approved[S] | Rejected]: ...

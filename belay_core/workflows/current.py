@@ -2,6 +2,7 @@
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from belay_core.errors import DefinitionError
 
@@ -19,7 +20,10 @@ class CurrentStep:
     """The number of this execution, from 1."""
 
 
-CURRENT: ContextVar[CurrentStep | None] = ContextVar("belay_current_step", default=None)
+Executing: TypeAlias = tuple[str, str, str, int]
+"""Run, name, key within the run, attempt: few steps ask for it, so that what they are told is made when they do."""
+
+CURRENT: ContextVar[Executing | None] = ContextVar("belay_current_step", default=None)
 
 
 def current_step() -> CurrentStep:
@@ -27,4 +31,5 @@ def current_step() -> CurrentStep:
     found = CURRENT.get()
     if found is None:
         raise DefinitionError("current_step() is for code that runs inside a step")
-    return found
+    run_id, name, key, attempt = found
+    return CurrentStep(run_id, name, f"{run_id}/{key}", attempt)

@@ -9,10 +9,11 @@ from types import NoneType
 from typing import Any, Final, cast
 
 from belay_core.admission.extent import HOLDS_TOO_MANY, holds_too_many
+from belay_core.admission.json import writer
 from belay_core.errors import ValueRefused
 
 _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
-_WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_written: Final = writer(ensure_ascii=True, sort_keys=True, allow_nan=True)
 
 
 def text_digest(text: str) -> str:
@@ -38,7 +39,7 @@ def value_digest(value: object) -> str:
 
 def arguments_digest(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
     """The digest of a call's arguments. Raises ``ValueRefused`` where one of them is no data."""
-    if not kwargs and all(type(each) in _SCALARS for each in args):
+    if not kwargs and _SCALARS.issuperset(map(type, args)):
         # They are their own sorted form.
         text = _text([args, kwargs])
         if text is not None:
@@ -48,7 +49,7 @@ def arguments_digest(args: tuple[object, ...], kwargs: Mapping[str, object]) -> 
 
 def _text(form: object) -> str | None:
     try:
-        return _WRITER.encode(form)
+        return _written(form)
     except ValueError:
         return None  # an integer of more digits than Python writes
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections import Counter
 from typing import Any
 
 from belay_core.chance import seeded
@@ -28,18 +27,18 @@ class Scope:
         self.inline = 0
         """How many open calls and joins the scope's own task waits for, directly."""
         self._run_id = run_id
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._random: random.Random | None = None
 
     def key(self, name: str) -> str:
         """The key of the next call of this name: path, name, and its count within the scope."""
         self.require_own_task()
-        self._counts[name] += 1
-        return f"{self.path}{name}#{self._counts[name]}"
+        self._counts[name] = count = self.called(name) + 1
+        return f"{self.path}{name}#{count}"
 
     def called(self, name: str) -> int:
         """How often this name was called in this scope so far."""
-        return self._counts[name]
+        return self._counts.get(name, 0)
 
     @property
     def random(self) -> random.Random:

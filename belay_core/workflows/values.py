@@ -23,6 +23,11 @@ class Untyped:
 
 
 _PLAIN: Final = frozenset({Untyped, str, int, float, bool, NoneType})
+_CONTAINERS: Final[Mapping[Any, type]] = {
+    **dict.fromkeys((dict, dict[str, Any], dict[str, object]), dict),
+    **dict.fromkeys((list, list[Any], list[object]), list),
+}
+"""Annotations that say no more than which container of plain JSON it is."""
 _WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
 """Fields under their own names, computed ones left out: what their type takes in again."""
 _READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
@@ -35,7 +40,9 @@ class Codec(Generic[T]):
     def __init__(self, annotation: Any) -> None:
         self.annotation = NoneType if annotation is None else annotation
         """The type, as it was written."""
-        self._plain = _hashable(self.annotation) and self.annotation in _PLAIN
+        hashable = _hashable(self.annotation)
+        self._plain = hashable and self.annotation in _PLAIN
+        self._container = _CONTAINERS.get(self.annotation) if hashable else None
         if not self._plain:
             adapter = _adapter(self.annotation)
             self._serialize, self._validate = adapter.serializer.to_python, adapter.validator.validate_json
@@ -49,6 +56,11 @@ class Codec(Generic[T]):
 
     def round_trip(self, value: T) -> tuple[str, T]:
         """The stored text of a value, and the value as it will be read back. Raises ``ValueRefused``."""
+        if type(value) is self._container:
+            text = json.admitted(value, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+            if text is not None:
+                # Exactly the built-in types of JSON, all through: they read back as they are, whoever reads.
+                return text, cast("T", json.decode(text))
         data = self._dumped(value)
         text = self._text(value, data)
         decoded = self.decode(text)

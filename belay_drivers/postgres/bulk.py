@@ -4,14 +4,13 @@ The statement is put together of the parts that a flush needs. Rows of runs are 
 each looked up by itself so that no plan scans them all, and fenced by every part of the lease.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from sqlalchemy import Connection
-
-from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Bulk, Plain, Recording, Settling, Work, lease_row
+from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Plain, Recording, Settling, Work, lease_row
 from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED, attempt_row
+from belay_drivers.sql.rows import Columns
 
 Row: TypeAlias = Sequence[object]
 
@@ -26,44 +25,72 @@ _LEASE: Final = {
     "seq": _NUMBER,
     "now_ms": _NUMBER,
 }
-_ASKED: Final = {**_LEASE, "several": "boolean"}
 _NUMBERS: Final = frozenset({"attempt", "idempotent", "recorded", "started_at", "finished_at"})
-_GIVEN: Final = {"place": _NUMBER, **{name: _NUMBER if name in _NUMBERS else _TEXT for name in ATTEMPT_COLUMNS}}
+_ATTEMPT: Final = {name: _NUMBER if name in _NUMBERS else _TEXT for name in ATTEMPT_COLUMNS}
+_ONE_EACH: Final = {**_LEASE, **_ATTEMPT}
+_GIVEN: Final = {"of_place": _NUMBER, **_ATTEMPT}
 _ENDS: Final = {**_LEASE, "status": _TEXT, "result": _TEXT, "error": _TEXT, "seen": _NUMBER, "facts": _TEXT}
 _NEWS: Final = {name: _NUMBER if name in {"priority", "ready_at", "created_at"} else _TEXT for name in BEGUN}
 _FENCED: Final = """r.run_id = a.run_id AND r.status = 'running' AND r.owner_host_id = a.host_id
       AND r.owner_pid = a.pid AND r.owner_nonce = a.nonce AND r.epoch = a.epoch AND r.write_seq = a.seq"""
+_REPLACING: Final = f"""ON CONFLICT (run_id, step_key_digest, attempt)
+    DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE kept.state IN ({OPEN_STATES})"""
+_ALONE: Final = ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ATTEMPT.values(), len(_LEASE) + 1))
+
+# What each statement does to the row of a run.
+_MARKED: Final = "write_seq = r.write_seq + 1, heartbeat_at = greatest(r.heartbeat_at, l.now_ms), takeovers = 0"
+_COLUMNS: Final = ", ".join(ATTEMPT_COLUMNS)
+
+# Of most runs one attempt is recorded: its values travel with the lease, so that nothing is joined to find them again.
+_SINGLES: Final = f"""one AS (
+  SELECT * FROM unnest({{one}}) WITH ORDINALITY AS t ({", ".join(_ONE_EACH)}, place) ORDER BY run_id COLLATE "C"
+), one_locked AS MATERIALIZED (
+  SELECT a.* FROM one a CROSS JOIN LATERAL (SELECT FROM belay_runs r WHERE {_FENCED} FOR NO KEY UPDATE) t
+), one_held AS (
+  UPDATE belay_runs r SET {_MARKED} FROM one_locked l WHERE r.run_id = l.run_id
+  RETURNING l.*, r.ready_at, r.cancel_requested_at
+), one_stored AS (
+  INSERT INTO belay_attempts AS kept (run_id, epoch, {_COLUMNS})
+  SELECT run_id, epoch, {_COLUMNS} FROM one_held {_REPLACING} RETURNING 1
+)"""
+_SINGLE: Final = """SELECT 0 AS kind, place, run_id, ready_at, cancel_requested_at,
+  (SELECT count(*) FROM one_stored) AS stored FROM one_held"""
 
 # Attempts of a run are written by its owner alone, and each such write moves the sequence on: what the statement sees
 # of them when it begins is what there is when the fence holds.
 _RECORDS: Final = f"""asked AS (
-  SELECT * FROM unnest({{asked}}) WITH ORDINALITY AS t ({", ".join(_ASKED)}, place) ORDER BY run_id COLLATE "C"
+  SELECT * FROM unnest({{asked}}) WITH ORDINALITY AS t ({", ".join(_LEASE)}, place) ORDER BY run_id COLLATE "C"
 ), given AS MATERIALIZED (
   SELECT * FROM unnest({{given}}) AS t ({", ".join(_GIVEN)})
 ), blocked AS MATERIALIZED (
-  SELECT g.place FROM asked a JOIN given g ON g.place = a.place
+  SELECT a.place FROM asked a JOIN given g ON g.of_place = a.place
     JOIN belay_attempts k ON k.run_id = a.run_id AND k.step_key_digest = g.step_key_digest AND k.attempt = g.attempt
-  WHERE a.several AND k.state NOT IN ({OPEN_STATES})
+  WHERE k.state NOT IN ({OPEN_STATES})
 ), locked AS MATERIALIZED (
-  SELECT a.place, a.now_ms, t.run_id FROM asked a CROSS JOIN LATERAL (
-    SELECT r.run_id FROM belay_runs r WHERE {_FENCED} FOR NO KEY UPDATE
-  ) t
+  SELECT a.* FROM asked a CROSS JOIN LATERAL (SELECT FROM belay_runs r WHERE {_FENCED} FOR NO KEY UPDATE) t
 ), held AS (
-  UPDATE belay_runs r
-  SET write_seq = r.write_seq + 1, heartbeat_at = greatest(r.heartbeat_at, l.now_ms), takeovers = 0
+  UPDATE belay_runs r SET {_MARKED}
   FROM locked l WHERE r.run_id = l.run_id AND l.place NOT IN (SELECT place FROM blocked)
   RETURNING l.place, r.run_id, r.epoch, r.ready_at, r.cancel_requested_at
 ), stored AS (
-  INSERT INTO belay_attempts AS kept (run_id, epoch, {", ".join(ATTEMPT_COLUMNS)})
+  INSERT INTO belay_attempts AS kept (run_id, epoch, {_COLUMNS})
   SELECT h.run_id, h.epoch, {", ".join(f"g.{name}" for name in ATTEMPT_COLUMNS)}
-  FROM held h JOIN given g ON g.place = h.place
-  ON CONFLICT (run_id, step_key_digest, attempt)
-    DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE kept.state IN ({OPEN_STATES})
-  RETURNING 1
+  FROM held h JOIN given g ON g.of_place = h.place {_REPLACING} RETURNING 1
 )"""
-_RECORDED: Final = (
-    "SELECT 0 AS kind, place, run_id, ready_at, cancel_requested_at, (SELECT count(*) FROM stored) AS stored FROM held"
+_RECORDED: Final = """SELECT 1 AS kind, place, run_id, ready_at, cancel_requested_at,
+  (SELECT count(*) FROM stored) AS stored FROM held"""
+
+# Of a single run, the update that fences it locks it as well.
+_LONE: Final = f"""WITH held AS (
+  UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, $7::bigint), takeovers = 0
+  WHERE run_id = $1::text AND status = 'running' AND owner_host_id = $2::text AND owner_pid = $3::bigint
+    AND owner_nonce = $4::text AND epoch = $5::bigint AND write_seq = $6::bigint
+  RETURNING run_id, epoch, ready_at, cancel_requested_at
+), stored AS (
+  INSERT INTO belay_attempts AS kept (run_id, epoch, {_COLUMNS})
+  SELECT run_id, epoch, {_ALONE} FROM held {_REPLACING} RETURNING 1
 )
+SELECT ready_at, cancel_requested_at, (SELECT count(*) FROM stored) AS stored FROM held"""
 
 # A run with an open question is ended in steps, which withdraw it.
 _ENDINGS: Final = f"""ends AS (
@@ -90,7 +117,7 @@ _ENDINGS: Final = f"""ends AS (
   INSERT INTO belay_journal (run_id, entry, at, kind, facts)
   SELECT run_id, last_entry, now_ms, 'settled', facts FROM ended
 )"""
-_ENDED: Final = "SELECT 1 AS kind, place, run_id, NULL::bigint, NULL::bigint, NULL::bigint FROM ended"
+_ENDED: Final = "SELECT 2 AS kind, place, run_id, NULL::bigint, NULL::bigint, NULL::bigint FROM ended"
 
 # A run whose id a deleted one had goes on counting the entries of that one: it is begun in steps.
 _BEGINNINGS: Final = f"""news AS MATERIALIZED (
@@ -109,10 +136,11 @@ _BEGINNINGS: Final = f"""news AS MATERIALIZED (
   INSERT INTO belay_journal (run_id, entry, at, kind, facts)
   SELECT n.run_id, 1, n.created_at, 'created', n.facts FROM begun b JOIN news n ON n.run_id = b.run_id
 )"""
-_BEGUN: Final = "SELECT 2 AS kind, NULL::bigint, run_id, NULL::bigint, NULL::bigint, NULL::bigint FROM begun"
+_BEGUN: Final = "SELECT 3 AS kind, NULL::bigint, run_id, NULL::bigint, NULL::bigint, NULL::bigint FROM begun"
 
 _PARTS: Final = (
-    (_RECORDS, _RECORDED, {"asked": _ASKED, "given": _GIVEN}),
+    (_SINGLES, _SINGLE, {"one": _ONE_EACH}),
+    (_RECORDS, _RECORDED, {"asked": _LEASE, "given": _GIVEN}),
     (_ENDINGS, _ENDED, {"ends": _ENDS}),
     (_BEGINNINGS, _BEGUN, {"news": _NEWS}),
 )
@@ -134,47 +162,81 @@ def _statement(*wanted: bool) -> str:
     return f"WITH {bodies} {answers}"
 
 
-class PostgresBulk(Bulk):
-    """One statement a flush, whatever it holds."""
+class Flush:
+    """One statement that does writes of several runs, and how its rows answer them."""
 
-    def run(self, tx: Connection, works: Sequence[Work]) -> Sequence[Plain | None]:
-        """Do the writes that can be done plainly; an answer for each, in their order."""
-        records = [(place, work) for place, work in enumerate(works) if isinstance(work, Recording)]
+    def __init__(self, works: Sequence[Work]) -> None:
+        self._works = works
+        singles = [(place, work) for place, work in enumerate(works) if isinstance(work, Recording) and work.rows == 1]
+        several = [(place, work) for place, work in enumerate(works) if isinstance(work, Recording) and work.rows != 1]
         ends = [(place, work) for place, work in enumerate(works) if isinstance(work, Settling)]
         news = [(place, work) for place, work in enumerate(works) if isinstance(work, Beginning)]
         given: list[object] = []
-        if records:
-            given += _recording([work for _, work in records])
+        if singles:
+            given += _columns(_ONE_EACH, [_lone(work) for _, work in singles])
+        if several:
+            given += _several([work for _, work in several])
         if ends:
             given += _columns(_ENDS, [_ending(work) for _, work in ends])
         if news:
             given += _columns(_NEWS, [work.row() for _, work in news])
-        rows: Sequence[Any] = tx.exec_driver_sql(_statement(bool(records), bool(ends), bool(news)), tuple(given)).all()
-        answers: list[Plain | None] = [None] * len(works)
-        begun = {work.key: place for place, work in news}
-        due = stored = 0
-        places: list[list[int]] = [[at for at, _ in records], [at for at, _ in ends]]
-        for kind, number, key, ready_at, cancel_requested_at, count in rows:
-            place: int = begun[str(key)] if number is None else places[int(kind)][int(number) - 1]
+        self.sql = _statement(bool(singles), bool(several), bool(ends), bool(news))
+        self.given = tuple(given)
+        self._begun = {work.key: place for place, work in news}
+        self._places = [[place for place, _ in kind] for kind in (singles, several, ends)]
+
+    def answers(self, rows: Sequence[Columns]) -> Sequence[Plain | None]:
+        """An answer for each write, in their order."""
+        answers: list[Plain | None] = [None] * len(self._works)
+        due, stored = [0] * len(self._places), [0] * len(self._places)
+        for row in rows:
+            kind, number, key, ready_at, cancel_requested_at, count = row.values()
+            place: int = self._begun[key] if number is None else self._places[kind][number - 1]
             answers[place] = Plain(ready_at, cancel_requested_at)
-            if kind == 0:
-                due, stored = due + works[place].rows, count
-        if stored < due:
-            self._doubt(answers, places[0])
+            if count is not None:
+                due[kind] += self._works[place].rows
+                stored[kind] = count
+        for kind, places in enumerate(self._places):
+            if stored[kind] < due[kind]:
+                # Some attempt had ended before and was not stored again; which one it was, single writes will tell.
+                for place in places:
+                    answers[place] = answers[place] and Plain(doubtful=True)
         return answers
 
+
+class LoneRecord:
+    """One attempt of one run: there is no order of locks to keep, so that its fence is the update itself."""
+
+    sql = _LONE
+
+    def __init__(self, work: Recording) -> None:
+        self.given = _lone(work)
+
     @staticmethod
-    def _doubt(answers: list[Plain | None], places: Iterable[int]) -> None:
-        """Some attempt had ended before and was not stored again; which one it was, single writes will tell."""
-        for place in places:
-            if answers[place] is not None:
-                answers[place] = Plain(doubtful=True)
+    def answers(rows: Sequence[Columns]) -> Sequence[Plain | None]:
+        """The answer to it."""
+        if not rows:
+            return (None,)
+        ready_at, cancel_requested_at, stored = rows[0].values()
+        return (Plain(ready_at, cancel_requested_at) if stored else Plain(doubtful=True),)
 
 
-def _recording(works: Sequence[Recording]) -> list[object]:
-    leases = [(*lease_row(work.fence), work.fence.now_ms, len(work.attempts) > 1) for work in works]
+def flush_of(works: Sequence[Work]) -> Flush | LoneRecord:
+    """The statement that does these writes."""
+    if len(works) == 1 and isinstance(works[0], Recording) and works[0].rows == 1:
+        return LoneRecord(works[0])
+    return Flush(works)
+
+
+def _several(works: Sequence[Recording]) -> list[object]:
+    leases = [(*lease_row(work.fence), work.fence.now_ms) for work in works]
     rows = [(place, *attempt_row(each)) for place, work in enumerate(works, 1) for each in work.attempts]
-    return [*_columns(_ASKED, leases), *_columns(_GIVEN, rows)]
+    return [*_columns(_LEASE, leases), *_columns(_GIVEN, rows)]
+
+
+def _lone(work: Recording) -> tuple[object, ...]:
+    fence, (attempt,) = work.fence, work.attempts
+    return (*lease_row(fence), fence.now_ms, *attempt_row(attempt))
 
 
 def _ending(work: Settling) -> Row:

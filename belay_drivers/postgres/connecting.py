@@ -28,6 +28,13 @@ _SETTINGS: Final = {
     "jit": "off",
     "statement_timeout": str(int(limits.STATEMENT_TIMEOUT * 1000)),
 }
+_FLUSHING: Final = {
+    # What a flush does is the same however many rows it has: each looked up by its key.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _QUERY: Final = frozenset(
     {"host", "krbsrvname", "passfile", "pooler", "port", "service", "ssl", "sslmode", "target_session_attrs"}
@@ -105,6 +112,20 @@ def pooled(address: Address) -> AsyncEngine:
     if address.pooler:
         event.listen(engine.sync_engine, "begin", _set_locally)
     return engine
+
+
+def held(address: Address) -> AsyncEngine:
+    """An engine for the one connection that flushes go over; each statement commits by itself."""
+    return create_async_engine(
+        address.url,
+        hide_parameters=True,
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={
+            **address.arguments(_NAME | _SETTINGS | _ISOLATION | _FLUSHING),
+            "command_timeout": limits.STATEMENT_TIMEOUT + GRACE,
+        },
+    )
 
 
 def fleeting(address: Address) -> AsyncEngine:

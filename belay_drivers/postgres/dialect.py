@@ -16,6 +16,8 @@ from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _CLASSES: Final[dict[str, DatabaseCode]] = {"23": "constraint", "0A": "unsupported", "57": "busy", "58": "io"}
+# The last one is raised where the server has said that it ends a session, and its socket is not closed yet.
+_GONE: Final = (OSError, asyncio.TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _FATES: Final = frozenset[Fate]({"committed", "aborted", "in progress"})
 _HISTORY_SQL: Final = (
     "(SELECT system_identifier::text FROM pg_control_system()) || ':' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
@@ -93,7 +95,7 @@ class PostgresDialect(SqlDialect):
             return Failure("unknown")
         if isinstance(error, PoolTimeout):
             return Failure("busy", again=True)
-        if any(isinstance(link, OSError | asyncio.TimeoutError | asyncpg.InterfaceError) for link in links):
+        if any(isinstance(link, _GONE) for link in links):
             return Failure("io", lost=True)
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             return Failure("io", lost=True)

@@ -11,13 +11,13 @@ from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.moments import Clock, SystemClock, reading
 from belay_core.stores.bundle import Stores
 from belay_core.stores.opening import Migrations
-from belay_drivers.postgres.bulk import PostgresBulk
 from belay_drivers.postgres.clock import FollowingClock
-from belay_drivers.postgres.connecting import Address, Pooler, address_of, fleeting, pooled
+from belay_drivers.postgres.connecting import Address, Pooler, address_of, fleeting, held, pooled
 from belay_drivers.postgres.dialect import DIALECT
 from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotPaths
 from belay_drivers.postgres.roles import grants
+from belay_drivers.postgres.wire import Asking, PostgresWire, TransactionWire
 from belay_drivers.sql.carrying import LoopCarrier
 from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Body, Database, Engines
@@ -49,8 +49,9 @@ async def open_postgres(
     """
     address = address_of(url, pooler)
     engine = pooled(address)
-    database = Database(_engines(engine, address), DIALECT)
-    coalescer = Coalescer(database, PostgresBulk())
+    wire, looks = _wires(engine, address)
+    database = Database(_engines(engine, address, wire), DIALECT)
+    coalescer = Coalescer(database, wire)
     try:
         times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
         following = None
@@ -64,23 +65,21 @@ async def open_postgres(
             ids=ids or Uuid7Ids(),
             lease=times,
             views=_views(engine),
-            **_beside(coalescer, following),
+            hot=PostgresHotPaths(database, wire, looks, None if following is None else following.clock),
+            coalescer=coalescer,
+            **_beside(following),
         )
     finally:
         await coalescer.close()
+        await looks.close()
         await engine.dispose()
 
 
-def _beside(coalescer: Coalescer, following: "_Following | None") -> Beside:
-    """The statements of this database; where the clock follows the database's, also what looks after it."""
+def _beside(following: "_Following | None") -> Beside:
+    """What looks after a clock that follows the database's."""
     if following is None:
-        return {"hot": PostgresHotPaths(), "coalescer": coalescer}
-    return {
-        "hot": PostgresHotPaths(following.clock),
-        "coalescer": coalescer,
-        "refresh": following.refresh,
-        "trusts_stale": following.clock.settled,
-    }
+        return {}
+    return {"refresh": following.refresh, "trusts_stale": following.clock.settled}
 
 
 async def migrate_postgres(
@@ -140,13 +139,20 @@ MIGRATIONS: Final = PostgresMigrations()
 """What the command line migrates PostgreSQL by."""
 
 
-def _engines(engine: AsyncEngine, address: Address) -> Engines:
+def _wires(engine: AsyncEngine, address: Address) -> tuple[Asking, Asking]:
+    """What is sent straight: writes one after another, and reads beside them."""
+    if address.pooler:
+        through = TransactionWire(LoopCarrier(engine))
+        return through, through
+    return PostgresWire(held(address)), PostgresWire(held(address))
+
+
+def _engines(engine: AsyncEngine, address: Address, wire: Asking) -> Engines:
+    carrier = LoopCarrier(engine)
     if address.pooler:
         # Outside a transaction each message of a statement may reach another server.
-        carrier = LoopCarrier(engine)
         return Engines(carrier, carrier)
-    alone = LoopCarrier(engine.execution_options(isolation_level="AUTOCOMMIT"))
-    return Engines(LoopCarrier(engine), alone, alone)
+    return Engines(carrier, LoopCarrier(engine.execution_options(isolation_level="AUTOCOMMIT")), wire.sync_engine)
 
 
 def _views(engine: AsyncEngine) -> Views:

@@ -1,11 +1,7 @@
 """Writes that share a commit: what each of them is, and what a database answers of it (kernel 1 and 5)."""
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
-
-from sqlalchemy import Connection
+from typing import Final, TypeAlias
 
 from belay_core.admission import json
 from belay_core.commands import Settle, Start
@@ -127,15 +123,3 @@ def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
     lease = fence.lease
     owner = lease.owner
     return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
-
-
-class Bulk(Protocol):
-    """A database's way to do many writes in one commit."""
-
-    @abstractmethod
-    def run(self, tx: Connection, works: Sequence[Work]) -> Sequence[Plain | None]:
-        """Do the writes that can be done plainly; an answer for each, in their order.
-
-        None stands for one of which nothing is stored: its fence did not hold, another row stood in its way, or it
-        asks for more than a plain write. A single write will tell.
-        """

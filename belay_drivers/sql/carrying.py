@@ -109,6 +109,10 @@ class ThreadCarrier(Carrier):
 
         return await _in_thread(self._thread, connected)
 
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do work in the thread."""
+        return await _in_thread(self._thread, work)
+
     async def hold(self) -> Line:
         """A connection for as long as the caller keeps it."""
         return _ThreadLine(await _in_thread(self._thread, self._engine.connect), self._thread)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from contextvars import Context
 from typing import Final, TypeAlias
 
-from belay_drivers.sql.bulk import Bulk, Plain, Work
+from belay_drivers.sql.bulk import Plain, Work
 from belay_drivers.sql.database import Database, Done, Unknown
 from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.scopes import admit_outside
+from belay_drivers.sql.wire import Wire
 
 MOST_ROWS: Final = 256
 """Rows of one flush at most."""
@@ -57,9 +58,9 @@ class _Waiting:
 class Coalescer:
     """Gathers writes and flushes them, one flush at a time; alone, a write goes at once."""
 
-    def __init__(self, database: Database, bulk: Bulk) -> None:
+    def __init__(self, database: Database, wire: Wire) -> None:
         self._database = database
-        self._bulk = bulk
+        self._wire = wire
         self._queue: deque[_Waiting] = deque()
         self._flushing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -93,6 +94,7 @@ class Coalescer:
         """Come back when nothing is under way any more."""
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
+        await self._wire.close()
 
     async def _leave(self, waiting: _Waiting) -> None:
         """The caller goes away: withdraw its write, or wait for what cannot be withdrawn any more."""
@@ -133,7 +135,7 @@ class Coalescer:
                 each.end(answer, broken)
 
     async def _sent(self, works: Sequence[Work]) -> Sequence[Answer]:
-        sent = await self._database.send_once(lambda tx: self._bulk.run(tx, works))
+        sent = await self._database.send_once(lambda: self._wire.flush(works))
         if isinstance(sent, Done):
             return sent.value
         if isinstance(sent, Failure):

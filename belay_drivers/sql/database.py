@@ -19,6 +19,7 @@ from belay_drivers.sql.carrying import Carrier, Line
 from belay_drivers.sql.dialect import Failure, SqlDialect
 from belay_drivers.sql.scopes import admit_outside
 from belay_drivers.sql.shielding import Abandoned, outlasting
+from belay_drivers.sql.wire import NotSent
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -41,7 +42,7 @@ class Done(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Generic[T_co]):
-    """The commit was sent and no reply came; ``value`` is what would have been answered, None for a lone statement."""
+    """The commit was sent and no reply came; ``value`` is what would have been answered, None where nobody knows."""
 
     failure: Failure
     value: T_co | None
@@ -69,11 +70,11 @@ class _Progress(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The ways to one database; ``lone`` commits each statement by itself, None where that saves nothing."""
+    """The ways to one database; ``straight`` is the engine of its wire, where that has one of its own."""
 
     write: Carrier
     read: Carrier
-    lone: Carrier | None = None
+    straight: Engine | None = None
 
 
 class Sender(ABC):
@@ -93,10 +94,6 @@ class Sender(ABC):
     @abstractmethod
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
-
-    async def send_lone(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
-        """Run a body of exactly one statement."""
-        return await self.send(body, tried=tried)
 
     async def write(self, body: Body[T], resent: Body[T] | None = None, *, tried: int = 0) -> T:
         """Run a body to a known end.
@@ -138,8 +135,8 @@ class Database(Sender):
     @property
     def sync_engines(self) -> tuple[Engine, ...]:
         """The engines below."""
-        ways = (self._engines.write, self._engines.read, self._engines.lone)
-        return tuple(way.sync_engine for way in ways if way is not None)
+        ways = (self._engines.write.sync_engine, self._engines.read.sync_engine, self._engines.straight)
+        return tuple(engine for engine in ways if engine is not None)
 
     async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
@@ -147,36 +144,26 @@ class Database(Sender):
         async with _turn(self.write_turn):
             return await self._outlast(lambda: self._transaction(self._engines.write, body), self.before_retry, tried)
 
-    async def send_lone(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
-        """Run a body of exactly one statement, which commits by itself."""
-        lone = self._engines.lone
-        if lone is None:
-            return await self.send(body, tried=tried)
+    async def send_straight(self, send: Callable[[], Awaitable[T]]) -> Sent[T]:
+        """Send something over a wire that is done whole or not at all; the value where no reply came is None."""
         admit_outside(self)
         async with _turn(self.write_turn):
-            return await self._outlast(lambda: self._lone(lone, body), self.before_retry, tried)
+            return await self._outlast(lambda: self._straight(send), self.before_retry)
 
-    async def send_once(self, body: Body[T]) -> Sent[T] | Failure:
-        """Run a body that is a single statement where one commits by itself, and try nothing again.
-
-        Whoever calls is not to be cancelled.
-        """
-        lone = self._engines.lone
+    async def send_once(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
+        """The same, and nothing is tried again. Whoever calls is not to be cancelled."""
         async with _turn(self.write_turn):
-            try:
-                async with asyncio.timeout(self.patience):
-                    if lone is None:
-                        return await self._transaction(self._engines.write, body)
-                    return await self._lone(lone, body)
-            except TimeoutError:
-                # Giving it up ends its connection; whether it arrived is for its senders to find out.
-                return Unknown(Failure("io", lost=True), None)
+            return await self._straight(send)
 
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
+        return await self.look(lambda: self._engines.read.carry(body))
+
+    async def look(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read over a wire."""
         admit_outside(self)
         async with _turn(self._read_turn):
-            return await self._known(lambda: self._reading(body))
+            return await self._known(lambda: self._reading(read))
 
     async def hold(self) -> Line:
         """A connection to write on for as long as the caller keeps it; the caller has the turn."""
@@ -254,26 +241,20 @@ class Database(Sender):
             return Unknown(failure, progress.value)
         return failure.undone()
 
-    async def _lone(self, carrier: Carrier, body: Body[T]) -> Sent[T] | Failure:
-        progress: _Progress[T] = _Progress()
-
-        def alone(connection: Connection) -> Done[T]:
-            progress.committing = True
-            return Done(body(connection))
-
+    async def _straight(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
         try:
-            return await carrier.carry(alone)
+            async with asyncio.timeout(self.patience):
+                return Done(await send())
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
-        if failure.lost and progress.committing:
-            return Unknown(failure, None)
-        return failure.undone()
+            may_have_arrived = failure.lost and not isinstance(error, NotSent)
+        return Unknown(failure, None) if may_have_arrived else failure.undone()
 
-    async def _reading(self, body: Callable[[Connection], T]) -> Done[T] | Failure:
+    async def _reading(self, read: Callable[[], Awaitable[T]]) -> Done[T] | Failure:
         try:
-            return Done(await self._engines.read.carry(body))
+            return Done(await read())
         except Exception as error:
             failure = self.dialect.explain(error)
             if failure is None:

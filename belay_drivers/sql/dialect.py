@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Engine, Insert, RowMapping, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, Table
 
-from belay_core.commands import Acquire, Renew
 from belay_core.errors import DatabaseCode, DatabaseError
-from belay_core.moments import Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +57,6 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
             return
         yield link
         link = getattr(link, "orig", None) or link.__cause__ or link.__context__
-
-
-class HotPaths(Protocol):
-    """Single statements for what happens most, where a database can write to several tables in one.
-
-    Each answers what the general form of the same command answers, and is held equal to it.
-    """
-
-    @abstractmethod
-    def renew(self, tx: Connection, command: Renew, now_ms: Millis) -> Sequence[RowMapping]:
-        """Renew leases: ``place``, ``ready_at`` and ``cancel_requested_at`` of each one that holds."""
-
-    @abstractmethod
-    def acquire(
-        self, tx: Connection, command: Acquire, now_ms: Millis, stale_before: Millis, facts: str
-    ) -> Sequence[RowMapping]:
-        """Own runs and note it in their journals: their rows after the change, in the order of the answer."""
 
 
 class SqlDialect(Protocol):

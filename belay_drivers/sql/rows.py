@@ -1,8 +1,9 @@
 """From rows to records: what is read is checked, so that a damaged row is an error and not a surprise."""
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import RowMapping, Select, select
+from sqlalchemy import Select, select
 
 from belay_core.ids import ApprovalId, RunId
 from belay_core.records.owner import OwnerId
@@ -11,7 +12,7 @@ from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary, Waiting
 from belay_drivers.sql.tables import approvals, attempts, runs, values
 
-Columns: TypeAlias = RowMapping
+Columns: TypeAlias = Mapping[Any, Any]
 """A row by the names of its columns."""
 
 _parent_values = values.alias("parent_values")
@@ -30,6 +31,8 @@ RECORDS: Final[Select[Any]] = select(
     values.c.waiting_request,
     values.c.trace,
 ).select_from(_WITH_TEXTS)
+RECORDS_SQL: Final = str(RECORDS)
+"""The same in words that every database has; a condition may follow."""
 APPROVALS: Final[Select[Any]] = select(approvals, attempts.c.full_key, values.c.full_id).select_from(
     approvals.outerjoin(
         attempts,

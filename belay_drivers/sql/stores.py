@@ -16,8 +16,8 @@ from belay_drivers.sql.changes_store import SqlChanges
 from belay_drivers.sql.children import Children
 from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Database, Sender
-from belay_drivers.sql.dialect import HotPaths
 from belay_drivers.sql.engine_store import Parts, SqlEngineStore
+from belay_drivers.sql.hot import HotPaths
 from belay_drivers.sql.joining import joining
 from belay_drivers.sql.journal_store import SqlJournal
 from belay_drivers.sql.retention import SqlRetention
@@ -32,8 +32,6 @@ from belay_drivers.sql.writing import SqlWriter
 class Beside(TypedDict, total=False):
     """What a driver may add (``Parts`` says what each is)."""
 
-    hot: HotPaths
-    coalescer: Coalescer
     refresh: Callable[[], Awaitable[None]]
     trusts_stale: Callable[[], bool]
 
@@ -45,20 +43,13 @@ def assembled(
     ids: IdSource,
     lease: LeaseTimes,
     views: Views,
+    hot: HotPaths,
+    coalescer: Coalescer,
     **more: Unpack[Beside],
 ) -> Stores:
     """The stores over a database that is open and has its schema."""
-    wakes = Wakes()
-    parts = Parts(
-        database=database,
-        clock=clock,
-        ids=ids,
-        lease=lease,
-        wakes=wakes,
-        sequences=Sequences(),
-        children=Children(database.dialect),
-        **more,
-    )
+    wakes, children = Wakes(), Children(database.dialect)
+    parts = Parts(database, clock, ids, lease, wakes, Sequences(), children, hot, coalescer, **more)
     return Stores(
         runs=SqlRunStore(database, clock),
         attempts=SqlAttemptStore(database),

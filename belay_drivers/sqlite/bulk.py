@@ -5,12 +5,9 @@ of its own: sets that travel as JSON were measured ten times slower (decision 00
 itself, with which SQLAlchemy's work on a statement would cost more than the statement.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
-from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Bulk, Plain, Recording, Settling, Work, lease_row
+from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Plain, Recording, Settling, Work, lease_row
 from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED, attempt_row
 from belay_drivers.sql.keys import key_of
 
@@ -32,7 +29,8 @@ WHERE {_FENCED} AND (ready_at IS NULL OR ready_at IS ?) AND (? OR cancel_request
     SELECT 1 FROM belay_approvals WHERE belay_approvals.run_id = belay_runs.run_id AND decision IS NULL)
 RETURNING last_entry"""
 _RESULT: Final = "UPDATE belay_run_values SET result = ?, error = ? WHERE run_id = ?"
-_NOTE: Final = "INSERT INTO belay_journal (run_id, entry, at, kind, facts) VALUES (?, ?, ?, ?, ?)"
+NOTE: Final = "INSERT INTO belay_journal (run_id, entry, at, kind, facts) VALUES (?, ?, ?, ?, ?)"
+"""An entry of a run that this transaction has changed."""
 _BEGIN: Final = """INSERT INTO belay_runs
   (run_id, status, workflow, version, priority, ready_at, created_at, idempotency_key, last_entry)
 SELECT ?1, 'pending', ?2, ?3, ?4, ?5, ?6, ?7, 1 WHERE NOT EXISTS (SELECT 1 FROM belay_journal WHERE run_id = ?1)
@@ -40,19 +38,11 @@ ON CONFLICT DO NOTHING"""
 _INPUT: Final = "INSERT INTO belay_run_values (run_id, full_id, state, input, trace) VALUES (?, ?, '{}', ?, ?)"
 
 
-class SqliteBulk(Bulk):
-    """One transaction a flush, whatever it holds."""
+def done(cursor: Any, work: Work) -> Plain | None:
+    """Do a write in the transaction that is open, if it can be done plainly; its answer.
 
-    def run(self, tx: Connection, works: Sequence[Work]) -> Sequence[Plain | None]:
-        """Do the writes that can be done plainly; an answer for each, in their order."""
-        cursor: Any = tx.connection.cursor()
-        try:
-            return [_done(cursor, work) for work in works]
-        finally:
-            cursor.close()
-
-
-def _done(cursor: Any, work: Work) -> Plain | None:
+    None stands for one of which nothing is stored: a single write will tell.
+    """
     match work:
         case Recording():
             return _recorded(cursor, work)
@@ -89,7 +79,7 @@ def _ended(cursor: Any, work: Settling) -> Plain | None:
         return None
     run_key = key_of(command.lease.run_id)
     cursor.execute(_RESULT, (command.result, command.error, run_key))
-    cursor.execute(_NOTE, (run_key, entry[0], now_ms, "settled", work.facts))
+    cursor.execute(NOTE, (run_key, entry[0], now_ms, "settled", work.facts))
     return Plain()
 
 
@@ -99,5 +89,5 @@ def _begun(cursor: Any, work: Beginning) -> Plain | None:
     if not cursor.execute(_BEGIN, tuple(row[name] for name in columns)).rowcount:
         return None
     cursor.execute(_INPUT, (row["run_id"], row["full_id"], row["input"], row["trace"]))
-    cursor.execute(_NOTE, (row["run_id"], 1, row["created_at"], "created", row["facts"]))
+    cursor.execute(NOTE, (row["run_id"], 1, row["created_at"], "created", row["facts"]))
     return Plain()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.errors import InvalidInput
@@ -26,10 +26,12 @@ from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, ow
 from belay_drivers.sql.migrating import apply, check, printed, until_cancelled, verify
 from belay_drivers.sql.stores import assembled
 from belay_drivers.sql.views import Views
-from belay_drivers.sqlite.bulk import SqliteBulk
 from belay_drivers.sqlite.copying import copied_line
 from belay_drivers.sqlite.dialect import DIALECT
 from belay_drivers.sqlite.feed import SqliteFeed
+from belay_drivers.sqlite.hot import SqliteHotPaths
+from belay_drivers.sqlite.looks import FileLooks, Looks, MemoryLooks
+from belay_drivers.sqlite.wire import SqliteWire
 
 READERS: Final = 4
 BUSY_TIMEOUT: Final = 5.0
@@ -51,7 +53,8 @@ async def open_sqlite(
     """
     clock = clock or SystemClock()
     files = _Files(_path_of(path_or_url))
-    coalescer = Coalescer(files.database, SqliteBulk())
+    wire = SqliteWire(files.writer)
+    coalescer = Coalescer(files.database, wire)
     try:
         times = await files.made_ready(clock)
         yield assembled(
@@ -61,6 +64,7 @@ async def open_sqlite(
             lease=times,
             views=files.views,
             coalescer=coalescer,
+            hot=SqliteHotPaths(files.database, wire, files.looks),
         )
     finally:
         await coalescer.close()
@@ -124,6 +128,8 @@ def _path_of(path_or_url: "str | os.PathLike[str]") -> str:
 @dataclass(frozen=True, slots=True)
 class _Opened:
     engines: Engines
+    writer: ThreadCarrier
+    looks: Looks
     write_turn: asyncio.Lock
     read_turn: asyncio.Lock | None
 
@@ -141,6 +147,16 @@ class _Files:
             one_reader=self._opened.read_turn,
             patience=None,
         )
+
+    @property
+    def writer(self) -> ThreadCarrier:
+        """The thread that writes."""
+        return self._opened.writer
+
+    @property
+    def looks(self) -> Looks:
+        """A way to read past whatever is being written."""
+        return self._opened.looks
 
     @property
     def views(self) -> Views:
@@ -169,6 +185,7 @@ class _Files:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self._opened.looks.close()
         await self._opened.engines.write.close()
         if self._opened.engines.read is not self._opened.engines.write:
             await self._opened.engines.read.close()
@@ -194,7 +211,7 @@ def _in_memory() -> _Opened:
     engine = create_engine(URL.create("sqlite", database=_MEMORY), poolclass=StaticPool, **_options())
     only = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
     turn = asyncio.Lock()
-    return _Opened(Engines(only, only), turn, turn)
+    return _Opened(Engines(only, only), only, MemoryLooks(only), turn, turn)
 
 
 def _in_file(path: str) -> _Opened:
@@ -204,7 +221,8 @@ def _in_file(path: str) -> _Opened:
     url = URL.create("sqlite+aiosqlite", database=path)
     readers = create_async_engine(url, pool_size=READERS, max_overflow=0, **_options())
     _ready(readers.sync_engine, "BEGIN")
-    return _Opened(Engines(writer, LoopCarrier(readers)), asyncio.Lock(), None)
+    looks = FileLooks(create_async_engine(url, poolclass=NullPool, **_options()))
+    return _Opened(Engines(writer, LoopCarrier(readers)), writer, looks, asyncio.Lock(), None)
 
 
 def _options() -> dict[str, Any]:

@@ -28,7 +28,8 @@ SOON = 5_000
 _ROUNDS = 200
 _LOOK = 0.001
 _STALE = 1
-_WORKING: ContextVar[bool] = ContextVar("belay_testing_working", default=False)
+_WORKING: ContextVar[bool] = ContextVar("belay_testing_working", default=True)
+"""Writes that several share are sent in a context of their own, and are the worker's as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,15 @@ class Trial:
         self, worker: Worker, gone: Callable[[], bool], vanish: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Have a worker work, and the world answer, until the run is over, out of its hand, or the worker gone."""
-        for _ in range(_ROUNDS):
-            await self._drained(worker, gone, vanish)
-            if gone() or await self.state() in _OUT_OF_HAND:
-                return
-            await self.answered()
+        people = _WORKING.set(False)
+        try:
+            for _ in range(_ROUNDS):
+                await self._drained(worker, gone, vanish)
+                if gone() or await self.state() in _OUT_OF_HAND:
+                    return
+                await self.answered()
+        finally:
+            _WORKING.reset(people)
 
     async def _drained(
         self, worker: Worker, gone: Callable[[], bool], vanish: Callable[[], Awaitable[None]] | None

@@ -33,6 +33,18 @@ def nested(depth, innermost):
     return value
 
 
+@given(documents, st.booleans(), st.booleans())
+def test_a_writer_writes_what_the_library_would(value, ensure_ascii, sort_keys):
+    given = {"ensure_ascii": ensure_ascii, "sort_keys": sort_keys}
+    assert json.writer(**given)(value) == reference.dumps(value, separators=(",", ":"), **given)
+
+
+def test_a_number_that_is_not_finite_is_written_only_where_it_is_allowed():
+    assert json.writer(allow_nan=True)([math.inf, -math.inf, math.nan]) == "[Infinity,-Infinity,NaN]"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json.writer()([math.inf])
+
+
 @given(documents)
 def test_whatever_is_admitted_comes_back_equal_in_value_and_type(value):
     assert json.complaint(value) is None

@@ -84,8 +84,7 @@ class SqlTamper(Tamper):
             if "BEGIN" not in statement:
                 seen.append(statement)
 
-        engines = self._database._engines
-        targets = {each.sync_engine for each in (engines.write, engines.read, engines.lone) if each is not None}
+        targets = {*self._database.sync_engines}
         for target in targets:
             event.listen(target, "before_cursor_execute", note)
         try:

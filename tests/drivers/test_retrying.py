@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +39,24 @@ class Stubborn:
         self.left, self.sent = times, 0
         self.statement = statement
         database = database_of(stores)
-        self._ways = {name: getattr(database, name) for name in ("_transaction", "_lone")}
-        database._transaction = partial(self.send, "_transaction")
-        database._lone = partial(self.send, "_lone")
+        self._wire = stores.engine._parts.coalescer._wire
+        self._transaction, database._transaction = database._transaction, self.transaction
+        self._straight, database._straight = database._straight, self.straight
 
-    async def send(self, way, engine, body):
-        self.sent += 1
-        if self.left == 0:
-            return await self._ways[way](engine, body)
-        self.left -= 1
-
+    async def transaction(self, engine, body):
         def failing(tx):
             tx.exec_driver_sql(self.statement)
             return body(tx)
 
-        return await self._ways[way](engine, failing)
+        return await self._transaction(engine, failing if self.fails() else body)
+
+    async def straight(self, send):
+        return await self._straight((lambda: self._wire.ask(self.statement, ())) if self.fails() else send)
+
+    def fails(self):
+        self.sent += 1
+        self.left -= 1
+        return self.left >= 0
 
 
 def raising(sqlstate):

@@ -168,12 +168,12 @@ async def test_a_cut_connection_is_told_without_its_address_or_password(belay_po
     async with belay_postgres as stores:
         kit = make_kit(stores)
         lease = await kit.own()
-        for engine in (stores.runs._database._engines.write,):
-            await engine.close()
+        for way in (stores.runs._database._engines.write, stores.engine._parts.coalescer._wire):
+            await way.close()
 
-            async def refuse(*_arguments, **_more):
-                raise ConnectionRefusedError(f"host {CANARY} refused password {CANARY}")
+        async def refuse(*_arguments, **_more):
+            raise ConnectionRefusedError(f"host {CANARY} refused password {CANARY}")
 
-            monkeypatch.setattr("asyncpg.connect", refuse)
+        monkeypatch.setattr("asyncpg.connect", refuse)
         error = await failing(calls(kit, lease)["record"], caplog)
         assert error.cause["category"] == "io"

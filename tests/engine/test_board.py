@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from belay_core.engine.board import Board, Call
+from belay_core.engine.ticking import Ticks
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.scope import Scope
 from belay_testing.clock import ManualClock
@@ -22,7 +23,7 @@ def opened(board: Board, scope: Scope, key: str) -> Call:
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_code_has_its_turns_of_the_loop_also_while_somebody_waits_for_the_run_to_be_idle(watched):
-    board, heard = Board(ManualClock(), 0.0), []
+    board, heard = Board(ManualClock(), 0.0, Ticks()), []
     slow, quick, sleeping = (Scope("run", f"{name}/", 0) for name in ("slow", "quick", "sleeping"))
     for scope in (slow, quick, sleeping):
         board.open_scope(scope)

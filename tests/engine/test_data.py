@@ -166,6 +166,24 @@ def test_what_would_come_back_as_something_else_is_refused_and_not_repeated(anno
     assert "2026" not in str(refused.value)
 
 
+@pytest.mark.parametrize("annotation", [dict, dict[str, Any], dict[str, object], list, list[Any], list[object]])
+def test_a_container_of_plain_json_is_read_back_as_another_one_that_is_the_same_in_every_type(annotation):
+    inner = {"a": [1, 1.0, True, None, -0.0, "\N{SNOWMAN}", 1e22], "b": {}}
+    given = inner if codec_for(annotation).annotation in (dict, dict[str, Any], dict[str, object]) else [inner]
+    text, read = codec_for(annotation).round_trip(given)
+    later = codec_for(annotation).decode(text)
+    assert repr(read) == repr(later) == repr(given)
+    assert read is not given
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(dict, {1: 2}), (dict, {"a": (1,)}), (list, [{1}]), (list, (1,)), (dict, {"a": 2**53})]
+)
+def test_a_container_of_anything_else_is_refused(annotation, value):
+    with pytest.raises(ValueRefused):
+        codec_for(annotation).round_trip(value)
+
+
 def test_what_a_constructor_hides_is_not_lost_silently():
     hiding = Private(shown=1)
     hiding._hidden = 7

@@ -270,7 +270,7 @@ async def takeovers(opens: Opens, number: int, *, fenced: bool = True) -> Found:
         if not fenced:
             for stores in sides:
                 engine: Any = stores.engine
-                engine._parts = replace(engine._parts, hot=None)
+                engine._parts = replace(engine._parts, coalescer=None)
             stack.enter_context(unfenced())
         await arena.fight(number)
         arena.found.stale += await arena.judged()

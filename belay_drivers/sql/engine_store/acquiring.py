@@ -1,9 +1,8 @@
 """Coming to own runs, and making those ready whose moment has come."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from belay_core import commands
 from belay_core.admission import json
@@ -13,8 +12,9 @@ from belay_core.records.owner import Lease, OwnerId
 from belay_drivers.sql.children import Noted, note_each
 from belay_drivers.sql.database import Unknown, undone
 from belay_drivers.sql.engine_store.base import Role
-from belay_drivers.sql.engine_store.taking import Taking
+from belay_drivers.sql.engine_store.taking import TakingAgain
 from belay_drivers.sql.fences import lock, written
+from belay_drivers.sql.hot import Acquisition
 from belay_drivers.sql.news import DUE
 from belay_drivers.sql.rows import Columns, run_record
 from belay_drivers.sql.tables import runs
@@ -50,18 +50,9 @@ class Acquiring(Role):
         await parts.refresh()
         now_ms = self._now()
         stale_before = now_ms - parts.lease.stale_after_ms if parts.trusts_stale() else NEVER
-        facts = _facts(command.owner, now_ms)
-        take = Taking(command, now_ms, stale_before, facts)
-        hot = parts.hot
-        rows: Sequence[RowMapping]
-        if hot is not None:
-            sent = await parts.database.send_lone(lambda tx: hot.acquire(tx, command, now_ms, stale_before, facts))
-            rows = await parts.database.write(take.again) if isinstance(sent, Unknown) else sent.value
-        elif await parts.database.read(take.is_pointless):
-            # Nothing is to be had most of the time, and looking costs no write.
-            return ()
-        else:
-            rows = await parts.database.write(take, take.again)
+        asked = Acquisition(command, now_ms, stale_before, _facts(command.owner, now_ms))
+        sent = await parts.hot.acquire(asked)
+        rows = await parts.database.write(TakingAgain(asked)) if isinstance(sent, Unknown) else sent.value
         return tuple(self._acquired(row, command) for row in rows)
 
     def _acquired(self, row: Columns, command: commands.Acquire) -> outcomes.Acquired:

@@ -20,9 +20,10 @@ from belay_drivers.sql.bulk import Work as SharedWork
 from belay_drivers.sql.children import Children
 from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import ATTEMPTS, Body, Done, Sender, Sent, Unknown, undone
-from belay_drivers.sql.dialect import Failure, HotPaths
+from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
+from belay_drivers.sql.hot import HotPaths
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Columns, Undecodable, owner_of
 from belay_drivers.sql.sequences import Sequences, Turn
@@ -70,7 +71,7 @@ class Parts:
     wakes: Wakes
     sequences: Sequences
     children: Children
-    hot: HotPaths | None = None
+    hot: HotPaths
     coalescer: Coalescer | None = None
     refresh: Callable[[], Awaitable[None]] = _nothing
     trusts_stale: Callable[[], bool] = lambda: True
@@ -146,20 +147,19 @@ class OwnedRole(Role):
         lease: Lease,
         work: Work[T],
         *,
-        lone: bool = False,
         recall: Body[T] | None = None,
         shared: "Shared[T] | None" = None,
     ) -> T | FenceLost | RunNotFound:
         """Do fenced work under a lease.
 
-        ``lone`` says that the work is a single statement; its answer, should the reply be lost, is read again by
-        ``recall``. ``shared`` is the same work as one that shares a commit with others; it is tried first.
+        Its answer, should the reply be lost, is read again by ``recall``. ``shared`` is the same work as one that
+        shares a commit with others; it is tried first.
         """
         parts = self._parts
         async with parts.sequences.turn(lease) as turn:
             ended: T | FenceLost | RunNotFound | None = await self._cleared(lease, turn)
             if ended is None:
-                ended = await self._to_known_end(lease, turn, work, lone=lone, recall=recall, shared=shared)
+                ended = await self._to_known_end(lease, turn, work, recall=recall, shared=shared)
         if isinstance(ended, FenceLost | RunNotFound):
             parts.sequences.forget(lease)
         return ended
@@ -171,7 +171,7 @@ class OwnedRole(Role):
         """
         if not turn.unclear:
             return None
-        ended = await self._to_known_end(lease, turn, _moved_on, lone=False, recall=None)
+        ended = await self._to_known_end(lease, turn, _moved_on, recall=None)
         if isinstance(ended, FenceLost | RunNotFound):
             return ended
         turn.unclear = False
@@ -183,7 +183,6 @@ class OwnedRole(Role):
         turn: Turn,
         work: Work[T],
         *,
-        lone: bool,
         recall: Body[T] | None,
         shared: "Shared[T] | None" = None,
     ) -> T | FenceLost | RunNotFound:
@@ -199,7 +198,7 @@ class OwnedRole(Role):
             sent: Sent[T | Missed] | Failure | None = None if shared is None else await self._share(shared, fence)
             shared = None
             if sent is None or isinstance(sent, Failure):
-                sent = await self._send(work, fence, lone=lone, tried=int(sent is not None))
+                sent = await self._send(work, fence, tried=int(sent is not None))
             if isinstance(sent, Unknown):
                 unsure = sent
             elif not isinstance(sent.value, Missed):
@@ -223,11 +222,8 @@ class OwnedRole(Role):
             raise answer.error()
         return Unknown(answer.failure, None) if isinstance(answer, Unknown) else answer
 
-    async def _send(self, work: Work[T], fence: Fence, *, lone: bool, tried: int = 0) -> Sent[T | Missed]:
-        database = self._parts.database
-        if lone:
-            return await database.send_lone(lambda tx: work(tx, fence), tried=tried)
-        return await database.send(lambda tx: work(tx, fence), tried=tried)
+    async def _send(self, work: Work[T], fence: Fence, *, tried: int = 0) -> Sent[T | Missed]:
+        return await self._parts.database.send(lambda tx: work(tx, fence), tried=tried)
 
     async def _answer_of(self, unsure: Unknown[T | Missed], recall: Body[T] | None) -> T:
         if unsure.value is not None and not isinstance(unsure.value, Missed):

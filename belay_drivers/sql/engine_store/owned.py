@@ -3,39 +3,21 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select, tuple_, update
+from sqlalchemy import Connection, bindparam, select
 
 from belay_core import commands
-from belay_core.moments import Millis
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.attempts import Conflict, RunNotFound
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease
-from belay_core.records.run import RunStatus
 from belay_drivers.sql.bulk import Plain, Recording
 from belay_drivers.sql.children import all_stored
-from belay_drivers.sql.database import Unknown, undone
+from belay_drivers.sql.database import ATTEMPTS, Done, Unknown, undone
 from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Shared
-from belay_drivers.sql.fences import RENEWED, Fence, Held
+from belay_drivers.sql.fences import Fence, Held
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.tables import runs
 
-CHUNK: Final = 500
-"""Leases renewed in one statement."""
-
-_LEASE: Final = (
-    runs.c.run_id,
-    runs.c.owner_host_id,
-    runs.c.owner_pid,
-    runs.c.owner_nonce,
-    runs.c.epoch,
-)
-_RENEW: Final = (
-    update(runs)
-    .where(runs.c.status == RunStatus.RUNNING.value)
-    .values(**RENEWED)
-    .returning(*_LEASE, runs.c.ready_at, runs.c.cancel_requested_at)
-)
 _EXISTS: Final = select(runs.c.run_id).where(runs.c.run_id == bindparam("b_run"))
 _MARKS: Final = select(runs.c.ready_at, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
 
@@ -58,14 +40,15 @@ class Owning(OwnedRole):
         return tuple(known[lease] for lease in command.leases)
 
     async def _renew_each(self, command: commands.Renew) -> Sequence[outcomes.RenewOutcome]:
-        now_ms = self._now()
-        hot = self._parts.hot
-        if hot is None:
-            return await self._parts.database.write(lambda tx: _renewed(tx, command.leases, now_ms))
-        sent = await self._parts.database.send_lone(lambda tx: hot.renew(tx, command, now_ms))
-        if isinstance(sent, Unknown):
+        now_ms, hot = self._now(), self._parts.hot
+        sent = await hot.renew(command, now_ms)
+        for _ in range(ATTEMPTS):
+            if isinstance(sent, Done):
+                break
             # Renewing twice is renewing.
-            return await self._parts.database.write(lambda tx: _renewed(tx, command.leases, now_ms))
+            sent = await hot.renew(command, now_ms)
+        if isinstance(sent, Unknown):
+            raise sent.failure.error()
         held = {row["place"]: row for row in sent.value}
         lost = [lease for place, lease in enumerate(command.leases) if place not in held]
         gone: dict[Lease, outcomes.RenewOutcome] = {}
@@ -135,21 +118,6 @@ def _keep(tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
 def recorded(held: Held) -> outcomes.Recorded:
     """The answer of an owned write that has been made."""
     return outcomes.Recorded(held.row["ready_at"], held.row["cancel_requested_at"])
-
-
-def _renewed(tx: Connection, leases: Sequence[Lease], now_ms: Millis) -> tuple[outcomes.RenewOutcome, ...]:
-    answers: dict[tuple[object, ...], outcomes.RenewOutcome] = {}
-    for start in range(0, len(leases), CHUNK):
-        wanted = [_identity(lease) for lease in leases[start : start + CHUNK]]
-        keys = [run_key for run_key, *_ in wanted]
-        renewal = _RENEW.where(runs.c.run_id.in_(keys), tuple_(*_LEASE).in_(wanted))
-        for *identity, news_ms, cancel_ms in tx.execute(renewal, {"b_now": now_ms}).all():
-            answers[tuple(identity)] = outcomes.Renewed(news_ms, cancel_ms)
-    return tuple(answers.get(_identity(lease)) or _lost(tx, lease) for lease in leases)
-
-
-def _identity(lease: Lease) -> tuple[str, str, int, str, int]:
-    return (key_of(lease.run_id), lease.owner.host_id, lease.owner.pid, lease.owner.nonce, lease.epoch)
 
 
 def _lost(tx: Connection, lease: Lease) -> FenceLost | RunNotFound:

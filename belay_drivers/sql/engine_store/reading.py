@@ -69,21 +69,16 @@ class Reading(Role):
         return await self._guard("find_run", self._found(key_of(run_id)))
 
     async def _found(self, key: str) -> RunRecord | None:
-        # In somebody else's transaction nothing is done behind its back.
-        alone = self._parts.coalescer is None
         admit_outside(self._parts.database)
-        row = (await self._rows([key])).get(key) if alone else await self._runs.one(key)
+        row = await (self._runs.one(key) if self._parts.coalescer is not None else self._inside(key))
         return None if row is None else run_record(row)
 
-    async def _rows(self, keys: Sequence[str]) -> Mapping[str, Columns]:
-        def read(tx: Connection) -> Mapping[str, Columns]:
-            return {
-                row["run_id"]: row
-                for chunk in _chunks([*keys])
-                for row in tx.execute(_RUNS, {"b_runs": chunk}).mappings().all()
-            }
+    async def _inside(self, key: str) -> Columns | None:
+        """In somebody else's transaction nothing is done behind its back."""
+        return await self._parts.database.read(lambda tx: tx.execute(_RUNS, {"b_runs": [key]}).mappings().one_or_none())
 
-        return await self._parts.database.read(read)
+    async def _rows(self, keys: Sequence[str]) -> Mapping[str, Columns]:
+        return {row["run_id"]: row for row in await self._parts.hot.records(keys)}
 
     async def list_runs(self, command: commands.ListRuns) -> tuple[RunSummary, ...]:
         """A page of runs without payloads, the newest first."""

@@ -1,7 +1,6 @@
-"""One acquisition in steps, where no single statement can do it all."""
+"""An acquisition that was sent and not answered, once more and in steps."""
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -17,13 +16,12 @@ from sqlalchemy import (
     update,
 )
 
-from belay_core.commands import Acquire
-from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_drivers.sql.children import note_each
 from belay_drivers.sql.database import undone
 from belay_drivers.sql.fences import NOT_WAITING, UNCLAIMED, written
+from belay_drivers.sql.hot import Acquisition
 from belay_drivers.sql.rows import RECORDS
 from belay_drivers.sql.tables import runs
 
@@ -39,9 +37,8 @@ _READY: Final = (
     )
     .order_by(runs.c.priority.desc(), runs.c.ready_at, runs.c.run_id)
     .limit(bindparam("b_limit"))
+    .with_for_update(key_share=True)
 )
-_READY_LOCKED: Final = _READY.with_for_update(key_share=True, skip_locked=True)
-_READY_AWAITED: Final = _READY.with_for_update(key_share=True)
 _OWNED_BY: Final = RECORDS.where(
     runs.c.status == RunStatus.RUNNING.value,
     runs.c.owner_host_id == bindparam("b_host"),
@@ -50,53 +47,35 @@ _OWNED_BY: Final = RECORDS.where(
 ).order_by(runs.c.priority.desc(), runs.c.run_id)
 
 
-class Locks(Enum):
-    """What is done about the lock of a row that could be taken."""
+class TakingAgain:
+    """The acquisition, unless an earlier sending has happened: the fresh nonce tells.
 
-    NONE = "none"
-    OTHERS_SKIPPED = "skip"
-    OTHERS_AWAITED = "await"
+    Each row is locked before it is changed, so no rival gets it too. None is skipped: whoever has locked a row may be
+    that sending, which is about to commit.
+    """
 
+    def __init__(self, asked: Acquisition) -> None:
+        self._command = asked.command
+        self._now = asked.now_ms
+        self._stale_before = asked.stale_before
+        self._facts = asked.facts
 
-class Taking:
-    """The acquisition; each row is locked before it is changed, so no rival gets it too."""
-
-    def __init__(self, command: Acquire, now_ms: Millis, stale_before: Millis, facts: str) -> None:
-        self._command = command
-        self._now = now_ms
-        self._stale_before = stale_before
-        self._facts = facts
-
-    def is_pointless(self, tx: Connection) -> bool:
-        """Whether there is nothing to take."""
-        return not self._chosen(tx, Locks.NONE)
-
-    def again(self, tx: Connection) -> Sequence[RowMapping]:
-        """The same once more, where an earlier sending may have happened: the fresh nonce tells.
-
-        Nothing is skipped: whoever has locked a row may be that sending, which is about to commit.
-        """
+    def __call__(self, tx: Connection) -> Sequence[RowMapping]:
+        """Own what there is to own: the rows after the change."""
         owner = self._command.owner
         bound = {"b_host": owner.host_id, "b_pid": owner.pid, "b_nonce": owner.nonce}
         owned = tx.execute(_OWNED_BY, bound).mappings().all()
         if owned:
             return owned
-        keys = self._chosen(tx, Locks.OTHERS_AWAITED)
+        keys = self._chosen(tx)
         if keys:
             self._take(tx, keys)
         return tx.execute(_OWNED_BY, bound).mappings().all() or undone(tx, ())
 
-    def __call__(self, tx: Connection) -> Sequence[RowMapping]:
-        """Own what there is to own: the rows after the change, in the order of the answer."""
-        keys = self._chosen(tx, Locks.OTHERS_SKIPPED)
-        return self._take(tx, keys) if keys else undone(tx, ())
-
-    def _take(self, tx: Connection, keys: Sequence[str]) -> Sequence[RowMapping]:
+    def _take(self, tx: Connection, keys: Sequence[str]) -> None:
         tx.execute(update(runs).where(runs.c.run_id.in_(keys)).values(**self._changes()))
-        found = tx.execute(RECORDS.where(runs.c.run_id.in_(keys))).mappings().all()
-        rows = {row["run_id"]: row for row in found}
-        note_each(tx, [written(key, self._now, rows[key]) for key in keys], OWNED_FACT, self._facts)
-        return [rows[key] for key in keys]
+        found = tx.execute(select(runs).where(runs.c.run_id.in_(keys))).mappings().all()
+        note_each(tx, [written(row["run_id"], self._now, row) for row in found], OWNED_FACT, self._facts)
 
     def _changes(self) -> dict[str, Any]:
         owner = self._command.owner
@@ -117,21 +96,14 @@ class Taking:
             **UNCLAIMED,
         }
 
-    def _chosen(self, tx: Connection, locks: Locks) -> list[str]:
+    def _chosen(self, tx: Connection) -> list[str]:
         """Runs whose owner is gone before those that wait; among each, the order in which they are due."""
         limit = self._command.limit
-        lost, ready = self._lost().limit(limit), _READY
-        if locks is not Locks.NONE:
-            lost = lost.with_for_update(key_share=True, skip_locked=locks is Locks.OTHERS_SKIPPED)
-            ready = _READY_LOCKED if locks is Locks.OTHERS_SKIPPED else _READY_AWAITED
-        abandoned = tx.execute(lost).all()
+        abandoned = tx.execute(self._lost().limit(limit).with_for_update(key_share=True)).all()
         waiting = [
             row
             for workflow in dict.fromkeys(self._command.workflows)
-            for row in tx.execute(
-                ready,
-                {"b_workflow": workflow, "b_now": self._now, "b_limit": limit},
-            ).all()
+            for row in tx.execute(_READY, {"b_workflow": workflow, "b_now": self._now, "b_limit": limit}).all()
         ]
         waiting.sort(key=lambda row: (-row.priority, row.ready_at, row.run_id))
         taken = [(-row.priority, 0, place, row.run_id) for place, row in enumerate(abandoned)]

@@ -1,0 +1,64 @@
+"""Straight to SQLite: transactions in the thread that writes, whose statements go to the driver itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Engine
+from typing_extensions import override
+
+from belay_drivers.sql.bulk import Plain, Work
+from belay_drivers.sql.carrying import ThreadCarrier
+from belay_drivers.sql.wire import Told, Wire
+from belay_drivers.sqlite.bulk import done
+
+T = TypeVar("T")
+
+_BEGIN: Final = "BEGIN IMMEDIATE"
+_COMMIT: Final = "COMMIT"
+
+
+class SqliteWire(Wire):
+    """Over the connection that everything else is written on as well."""
+
+    def __init__(self, carrier: ThreadCarrier) -> None:
+        self._carrier = carrier
+        self._told = Told(carrier.sync_engine)
+
+    @property
+    @override
+    def sync_engine(self) -> Engine:
+        return self._carrier.sync_engine
+
+    @override
+    async def flush(self, works: Sequence[Work]) -> Sequence[Plain | None]:
+        return await self.transaction(lambda cursor: [done(cursor, work) for work in works])
+
+    async def transaction(
+        self, work: Callable[[Any], Sequence[T]], *, unless: Callable[[Any], bool] = lambda _cursor: False
+    ) -> Sequence[T]:
+        """Do work in one transaction; none is begun, and nothing done, where ``unless`` answers yes before it."""
+        return await self._carrier.do(lambda: self._transaction(work, unless))
+
+    @override
+    async def close(self) -> None:
+        """The thread is not its own."""
+
+    def _transaction(self, work: Callable[[Any], Sequence[T]], unless: Callable[[Any], bool]) -> Sequence[T]:
+        line = self.sync_engine.raw_connection()
+        cursor: Any = line.cursor()
+        try:
+            if unless(cursor):
+                return ()
+            self._execute(cursor, _BEGIN)
+            answers = work(cursor)
+            self._execute(cursor, _COMMIT)
+            return answers
+        finally:
+            cursor.close()
+            # What is not committed is rolled back by the pool.
+            line.close()
+
+    def _execute(self, cursor: Any, statement: str) -> None:
+        context = self._told.before(statement)
+        cursor.execute(statement)
+        self._told.after(statement, context)
