@@ -49,6 +49,11 @@ class Writer(Protocol):
     def on_retry(self, listener: Hook) -> None:
         """Call ``listener`` whenever a write is going to be repeated; one that is known already is not added."""
 
+    @property
+    def queued(self) -> int:
+        """How many writes of this process wait to be sent; 0 where a driver sends each at once."""
+        return 0
+
 
 @dataclass(frozen=True, slots=True)
 class Transaction:

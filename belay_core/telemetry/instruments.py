@@ -1,14 +1,15 @@
-"""What telemetry writes with: one tracer and five counters, given by OpenTelemetry."""
+"""What telemetry writes with: one tracer, five counters and a gauge, given by OpenTelemetry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TypeAlias
+from weakref import WeakSet
 
 from opentelemetry import metrics, trace
 
-from belay_core.stores.writing import Hook
+from belay_core.stores.writing import Hook, Writer
 from belay_core.telemetry import names
 from belay_core.telemetry.answers import Series
 
@@ -35,6 +36,10 @@ class Instruments:
         self.tracer = tracer(tracer_provider)
         meter = metrics.get_meter(names.SCOPE, _release(), meter_provider)
         self._counters = {name: meter.create_counter(name, unit, text) for name, unit, text in _COUNTERS}
+        self._writers: WeakSet[Writer] = WeakSet()
+        meter.create_observable_up_down_counter(
+            names.QUEUED_WRITES, [self._queued], "{write}", "Writes of this process that wait to be sent"
+        )
         self._after_commit: AfterCommit = _committed_already
 
     def deferred(self, after_commit: AfterCommit) -> "Instruments":
@@ -55,6 +60,13 @@ class Instruments:
     def count_retry(self) -> None:
         """One more write is sent again."""
         self._counters[names.WRITE_RETRIES].add(1)
+
+    def watch_queue(self, writer: Writer) -> None:
+        """Show how many writes wait at this writer, for as long as it is there."""
+        self._writers.add(writer)
+
+    def _queued(self, _options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        yield metrics.Observation(sum(writer.queued for writer in self._writers))
 
     def _add_over(self) -> None:
         self._counters[names.THROUGHPUT].add(1)

@@ -29,6 +29,7 @@ class ObservedWriter(Writer):
         self._writer = writer
         self._instruments = instruments
         writer.on_retry(instruments.count_retry)
+        instruments.watch_queue(writer)
 
     @override
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -45,6 +46,11 @@ class ObservedWriter(Writer):
     @override
     def on_retry(self, listener: Hook) -> None:
         self._writer.on_retry(listener)
+
+    @property
+    @override
+    def queued(self) -> int:
+        return self._writer.queued
 
     def _inside(self, transaction: Transaction) -> Transaction:
         tools = self._instruments.deferred(transaction.after_commit)

@@ -62,13 +62,15 @@ class Coalescer:
         self._database = database
         self._wire = wire
         self._queue: deque[_Waiting] = deque()
+        self._waiting = 0
         self._flushing: asyncio.Task[None] | None = None
-        self._room = asyncio.Event()
+        self._room = asyncio.Semaphore(MOST_WAITING)
+        """First come, first served."""
 
     @property
     def waiting(self) -> int:
-        """How many writes wait for the next flush."""
-        return len(self._queue)
+        """How many writes wait to be sent."""
+        return self._waiting
 
     async def put(self, work: Work) -> Answer:
         """Do a write with the next flush.
@@ -76,9 +78,12 @@ class Coalescer:
         A caller who is cancelled before it is sent withdraws it; afterwards the flush goes on, and is waited for.
         """
         admit_outside(self._database)
-        while len(self._queue) >= MOST_WAITING:
-            self._room.clear()
-            await self._room.wait()
+        self._waiting += 1
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            self._waiting -= 1
+            raise
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._flushing is None:
@@ -100,6 +105,7 @@ class Coalescer:
         """The caller goes away: withdraw its write, or wait for what cannot be withdrawn any more."""
         if not waiting.sent:
             self._queue.remove(waiting)
+            self._gone(1)
             return
         if waiting.over:
             return
@@ -113,8 +119,7 @@ class Coalescer:
 
     async def _flush_all(self) -> None:
         try:
-            # Whoever is about to write in this turn of the loop goes along.
-            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+            # This began a turn of the loop after it was asked for: who wrote in that turn goes along.
             while self._queue:
                 await self._flush(self._next())
                 if self._queue:
@@ -154,5 +159,11 @@ class Coalescer:
                 break
             batch.append(self._queue.popleft())
             first.sent = True
-        self._room.set()
+        self._gone(len(batch))
         return batch
+
+    def _gone(self, count: int) -> None:
+        """So many no longer wait, and others may come."""
+        self._waiting -= count
+        for _ in range(count):
+            self._room.release()

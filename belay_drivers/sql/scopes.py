@@ -67,7 +67,8 @@ def innermost(database: object) -> Scope | None:
 
 def admit_outside(database: object) -> None:
     """Refuse a call past an open write: it would not see what that wrote, and might wait for it for ever."""
-    if innermost(database) is not None:
+    # Most calls are made outside of any write.
+    if _CURRENT.get() is not None and innermost(database) is not None:
         raise _inside()
 
 

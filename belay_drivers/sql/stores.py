@@ -58,7 +58,7 @@ def assembled(
         ids=ids,
         lease=lease,
         wakes=wakes,
-        writer=SqlWriter(database, _inside(clock, wakes)),
+        writer=SqlWriter(database, _inside(clock, wakes), lambda: coalescer.waiting),
         waiting=SqlWaitingStore(database, clock, wakes),
         journal=SqlJournal(database, clock),
         changes=SqlChanges(views, clock),

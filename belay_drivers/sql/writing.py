@@ -42,9 +42,10 @@ class SqlWriter(Writer):
     another in this process. On SQLite it is the turn every write waits for.
     """
 
-    def __init__(self, database: Database, inside: Inside) -> None:
+    def __init__(self, database: Database, inside: Inside, queued: Callable[[], int]) -> None:
         self._database = database
         self._inside = inside
+        self._queued = queued
         self._permit = database.write_turn or asyncio.Lock()
 
     @override
@@ -66,6 +67,11 @@ class SqlWriter(Writer):
     @override
     def on_retry(self, listener: Hook) -> None:
         self._database.on_retry(listener)
+
+    @property
+    @override
+    def queued(self) -> int:
+        return self._queued()
 
     async def _repeated(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
         tried = 0

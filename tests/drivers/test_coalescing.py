@@ -14,7 +14,7 @@ from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepState
 from belay_drivers.sql import coalescing
-from belay_drivers.sql.bulk import Plain
+from belay_drivers.sql.bulk import Plain, Recording
 
 
 class Flushes:
@@ -23,6 +23,7 @@ class Flushes:
     def __init__(self, stores: Any) -> None:
         self.coalescer = stores.engine._parts.coalescer
         self.sizes: list[int] = []
+        self.runs: list[RunId] = []
         self.plain = 0
         self._sent = self.coalescer._sent
         self.coalescer._sent = self.sent
@@ -30,12 +31,19 @@ class Flushes:
     async def sent(self, works):
         answers = await self._sent(works)
         self.sizes.append(len(works))
+        self.runs += [work.fence.lease.run_id for work in works if isinstance(work, Recording)]
         self.plain += sum(isinstance(answer, Plain) for answer in answers)
         return answers
 
 
 async def together(*calls, return_exceptions: bool = False) -> list[Any]:
     return [*await asyncio.gather(*calls, return_exceptions=return_exceptions)]
+
+
+async def under_way(flushes: Flushes) -> None:
+    """A write was asked for, and its flush has begun."""
+    while flushes.coalescer._flushing is None or flushes.coalescer.waiting:
+        await asyncio.sleep(0)
 
 
 async def owned(kit, count):
@@ -136,16 +144,18 @@ async def test_a_run_with_an_open_question_is_ended_beside_others_and_its_questi
 
 
 async def test_a_write_that_is_cancelled_before_it_is_sent_is_withdrawn(kit):
-    leases = await owned(kit, 2)
+    leases = await owned(kit, 3)
     flushes = Flushes(kit.stores)
-    kept, gone = (asyncio.ensure_future(kit.record(lease, kit.step())) for lease in leases)
+    sent = asyncio.ensure_future(kit.record(leases[2], kit.step()))
+    await under_way(flushes)
+    kept, gone = (asyncio.ensure_future(kit.record(lease, kit.step())) for lease in leases[:2])
     while flushes.coalescer.waiting < 2:
         await asyncio.sleep(0)
     gone.cancel()
-    assert await kept == Recorded(None, None)
+    assert await together(sent, kept) == [Recorded(None, None)] * 2
     with pytest.raises(asyncio.CancelledError):
         await gone
-    assert flushes.sizes == [1]
+    assert flushes.sizes == [1, 1]
     assert await kit.attempts(leases[1].run_id) == {}
     assert await kit.record(leases[1], kit.step()) == Recorded(None, None)
 
@@ -167,13 +177,41 @@ async def test_a_write_that_is_cancelled_once_it_is_sent_is_waited_for_and_harms
     assert await kit.record(leases[1], kit.step("next#1")) == Recorded(None, None)
 
 
-async def test_who_comes_when_too_many_wait_waits_for_a_place(kit, monkeypatch):
-    monkeypatch.setattr(coalescing, "MOST_WAITING", 2)
+async def test_who_comes_when_too_many_wait_waits_for_a_place_and_first_come_is_first_served(kit):
     leases = await owned(kit, 9)
     flushes = Flushes(kit.stores)
-    answers = await together(*(kit.record(lease, kit.step()) for lease in leases))
+    flushes.coalescer._room = asyncio.Semaphore(2)
+    asked = []
+
+    async def one(number):
+        answer = await kit.record(leases[number], kit.step())
+        if number < 4:
+            # Whoever comes now finds others waiting for a place.
+            asked.append(asyncio.ensure_future(one(number + 5)))
+        return answer
+
+    answers = await together(*(one(number) for number in range(5)))
+    assert flushes.coalescer.waiting > 0
+    answers += await together(*asked)
     assert answers == [Recorded(None, None)] * 9
     assert max(flushes.sizes) == 2
+    assert flushes.runs == [lease.run_id for lease in leases]
+    assert flushes.coalescer.waiting == 0
+
+
+async def test_how_many_writes_wait_is_seen_from_outside(kit):
+    leases = await owned(kit, 4)
+    sent = asyncio.ensure_future(kit.record(leases[3], kit.step()))
+    await under_way(Flushes(kit.stores))
+    assert kit.stores.writer.queued == 0
+    gone, *others = (asyncio.ensure_future(kit.record(lease, kit.step())) for lease in leases[:3])
+    while kit.stores.writer.queued < 3:
+        await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.sleep(0)
+    assert kit.stores.writer.queued == 2
+    await together(sent, *others)
+    assert kit.stores.writer.queued == 0
 
 
 async def test_a_flush_is_bounded_in_rows_and_in_length(kit, monkeypatch):

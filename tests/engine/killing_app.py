@@ -34,7 +34,7 @@ def pay(number: int) -> int:
 
 @workflow("paying")
 async def paying(ctx: Context, number: int) -> int:
-    for _ in range(4):
+    for _ in range(12):
         await ctx.step(prepare)
     return await ctx.step(pay, number)
 

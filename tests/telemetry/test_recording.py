@@ -1,12 +1,15 @@
 """Recordings of tests: independent of each other, whatever was set before."""
 
+import asyncio
 import subprocess
 import sys
 import textwrap
 
 from opentelemetry import trace
 
-from belay_core.telemetry import EngineSpans
+from belay_core import commands
+from belay_core.ids import RunId
+from belay_core.telemetry import EngineSpans, observed
 from belay_core.workflows.middleware import StartFacts
 from belay_testing.spans import recorded_counters, recorded_spans, tree
 
@@ -125,3 +128,16 @@ def test_watching_loads_the_api_and_no_sdk():
         print(any(name.startswith("opentelemetry.sdk") for name in sys.modules), "opentelemetry.trace" in sys.modules)
     """)
     assert printed == "False\nFalse True"
+
+
+async def test_writes_that_wait_are_shown_while_they_do(belay_stores):
+    with recorded_counters() as counted:
+        async with belay_stores as stores:
+            watched = observed(stores)
+            starts = [commands.Start(RunId(f"run-{name}"), "flow", "1", "null") for name in "abc"]
+            starting = [asyncio.ensure_future(watched.engine.start(each)) for each in starts]
+            while stores.writer.queued < 3:
+                await asyncio.sleep(0)
+            assert counted()["belay.db.queued_writes"] == 3
+            await asyncio.gather(*starting)
+            assert "belay.db.queued_writes" not in counted()

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, bindparam, select
@@ -19,7 +20,7 @@ from belay_drivers.sql.bulk import Plain
 from belay_drivers.sql.bulk import Work as SharedWork
 from belay_drivers.sql.children import Children
 from belay_drivers.sql.coalescing import Coalescer
-from belay_drivers.sql.database import ATTEMPTS, Body, Done, Sender, Sent, Unknown, undone
+from belay_drivers.sql.database import ATTEMPTS, Body, Sender, Sent, Unknown, undone
 from belay_drivers.sql.dialect import Failure
 from belay_drivers.sql.fences import Fence
 from belay_drivers.sql.guarding import code_of, guarded
@@ -129,14 +130,15 @@ class Role:
 
     async def _guard(self, method: str, work: Awaitable[T]) -> T:
         """Do the work of a command; a defect becomes an error that repeats nothing of what was sent."""
+        return await guarded(work, partial(failed, method))
 
-        def fails(failure: DatabaseError | Undecodable) -> EngineStoreError:
-            if isinstance(failure, Undecodable):
-                return EngineStoreError("decode_failed", method, f"could not decode {failure.table} row")
-            cause = {"category": failure.code, "cause": failure}
-            return EngineStoreError(code_of(failure), method, "database operation failed", cause)
 
-        return await guarded(work, fails)
+def failed(method: str, failure: DatabaseError | Undecodable) -> EngineStoreError:
+    """The error of a command that met this failure."""
+    if isinstance(failure, Undecodable):
+        return EngineStoreError("decode_failed", method, f"could not decode {failure.table} row")
+    cause = {"category": failure.code, "cause": failure}
+    return EngineStoreError(code_of(failure), method, "database operation failed", cause)
 
 
 class OwnedRole(Role):
@@ -157,9 +159,19 @@ class OwnedRole(Role):
         """
         parts = self._parts
         async with parts.sequences.turn(lease) as turn:
+            sent: Unknown[None] | Failure | None = None
+            if shared is not None and parts.coalescer is not None and turn.seq is not None and not turn.unclear:
+                fence = Fence(lease, turn.seq, self._now())
+                answer = await parts.coalescer.put(shared.work(fence))
+                if isinstance(answer, Plain):
+                    turn.seq += 1
+                    return await shared.answer(answer, fence)
+                if isinstance(answer, Failure) and not answer.again:
+                    raise answer.error()
+                sent = answer
             ended: T | FenceLost | RunNotFound | None = await self._cleared(lease, turn)
             if ended is None:
-                ended = await self._to_known_end(lease, turn, work, recall=recall, shared=shared)
+                ended = await self._to_known_end(lease, turn, work, recall=recall, sent=sent)
         if isinstance(ended, FenceLost | RunNotFound):
             parts.sequences.forget(lease)
         return ended
@@ -184,43 +196,31 @@ class OwnedRole(Role):
         work: Work[T],
         *,
         recall: Body[T] | None,
-        shared: "Shared[T] | None" = None,
+        sent: "Unknown[None] | Failure | None" = None,
     ) -> T | FenceLost | RunNotFound:
-        unsure: Unknown[T | Missed] | None = None
-        standing = _Standing.known(lease, turn.seq) if turn.seq is not None else await self._standing(lease)
-        for _ in range(ATTEMPTS):
-            if standing is None:
-                return RunNotFound()
-            if not standing.owned_by(lease):
-                return FenceLost()
-            turn.seq = standing.seq
-            fence = Fence(lease, standing.seq, self._now())
-            sent: Sent[T | Missed] | Failure | None = None if shared is None else await self._share(shared, fence)
-            shared = None
-            if sent is None or isinstance(sent, Failure):
-                sent = await self._send(work, fence, tried=int(sent is not None))
-            if isinstance(sent, Unknown):
-                unsure = sent
-            elif not isinstance(sent.value, Missed):
-                turn.seq += sent.kept
-                return sent.value
-            standing = await self._standing(lease)
-            if unsure is not None and standing is not None and standing.arrived(lease, turn.seq):
+        """Do the work in steps; ``sent`` is what became of it with others, None where nothing did."""
+        unsure: Unknown[T | Missed] | None = Unknown(sent.failure, None) if isinstance(sent, Unknown) else None
+        tried = int(sent is not None)
+        seq = turn.seq
+        standing = await self._standing(lease) if seq is None or unsure else _Standing.known(lease, seq)
+        for left in range(ATTEMPTS, -1, -1):
+            if unsure is not None and standing is not None and seq is not None and standing.arrived(lease, seq):
                 turn.seq = standing.seq
                 return await self._answer_of(unsure, recall)
+            if standing is None or not standing.owned_by(lease):
+                return RunNotFound() if standing is None else FenceLost()
+            if not left:
+                break
+            seq = turn.seq = standing.seq
+            ended = await self._send(work, Fence(lease, seq, self._now()), tried=tried)
+            tried = 0
+            if isinstance(ended, Unknown):
+                unsure = ended
+            elif not isinstance(ended.value, Missed):
+                turn.seq += ended.kept
+                return ended.value
+            standing = await self._standing(lease)
         raise DatabaseError("unknown" if unsure is None else unsure.failure.code)
-
-    async def _share(self, shared: "Shared[T]", fence: Fence) -> "Sent[T] | Failure | None":
-        """Do the work with others in one commit; None where it was not done so, and nothing of it is stored."""
-        coalescer = self._parts.coalescer
-        if coalescer is None:
-            return None
-        answer = await coalescer.put(shared.work(fence))
-        if isinstance(answer, Plain):
-            return Done(await shared.answer(answer, fence))
-        if isinstance(answer, Failure) and not answer.again:
-            raise answer.error()
-        return Unknown(answer.failure, None) if isinstance(answer, Unknown) else answer
 
     async def _send(self, work: Work[T], fence: Fence, *, tried: int = 0) -> Sent[T | Missed]:
         return await self._parts.database.send(lambda tx: work(tx, fence), tried=tried)

@@ -6,6 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select
 
 from belay_core import commands
+from belay_core.errors import DatabaseError
 from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.attempts import Conflict, RunNotFound
 from belay_core.outcomes.runs import FenceLost
@@ -13,9 +14,10 @@ from belay_core.records.owner import Lease
 from belay_drivers.sql.bulk import Plain, Recording
 from belay_drivers.sql.children import all_stored
 from belay_drivers.sql.database import ATTEMPTS, Done, Unknown, undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Shared
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Shared, failed
 from belay_drivers.sql.fences import Fence, Held
 from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.rows import Undecodable
 from belay_drivers.sql.tables import runs
 
 _EXISTS: Final = select(runs.c.run_id).where(runs.c.run_id == bindparam("b_run"))
@@ -31,7 +33,12 @@ class Owning(OwnedRole):
 
     async def record(self, command: commands.Record) -> outcomes.RecordOutcome:
         """Store attempts, all or none."""
-        return await self._guard("record", self._record(command))
+        # Spelled out, as it happens most.
+        try:
+            return await self._record(command)
+        except (DatabaseError, Undecodable) as failure:
+            error = failed("record", failure)
+        raise error
 
     async def _renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
         leases = tuple(dict.fromkeys(command.leases))
@@ -83,10 +90,10 @@ class _Record:
 
     def as_shared(self) -> Shared[outcomes.RecordOutcome] | None:
         """As work that shares a commit; without attempts, or with one given twice, it goes in steps."""
-        stored = {(each.step_key, each.attempt) for each in self._attempts}
-        if not 0 < len(stored) == len(self._attempts):
+        count = len(self._attempts)
+        if count != 1 and (not count or len({(each.step_key, each.attempt) for each in self._attempts}) < count):
             return None
-        return Shared(lambda fence: Recording(fence, self._attempts), self._meant)
+        return Shared(self._work, self._meant)
 
     def store(self, tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
         """Store the attempts in steps."""
@@ -103,6 +110,9 @@ class _Record:
             return Conflict()
         row = tx.execute(_MARKS, {"b_run": run_key}).one()
         return outcomes.Recorded(row.ready_at, row.cancel_requested_at)
+
+    def _work(self, fence: Fence) -> Recording:
+        return Recording(fence, self._attempts)
 
     async def _meant(self, plain: Plain, _fence: Fence) -> outcomes.RecordOutcome:
         if plain.doubtful:
