@@ -7,9 +7,11 @@ a child then never arrives without its parent.
 
 from collections.abc import Mapping
 from contextvars import Token
+from functools import cache
 from typing import Final, cast
 
 from opentelemetry import context as contexts
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
@@ -27,6 +29,8 @@ from opentelemetry.trace import (
 
 from belay_core.telemetry import names
 
+_PROVIDER: Final = "_TRACER_PROVIDER"
+"""Where the API keeps the global provider; None until there is one."""
 _AROUND: Final = contexts.create_key("belay-around")
 """The context key of an open span with which nothing of belay's is to end, and of the context round it."""
 
@@ -64,7 +68,18 @@ class CurrentSpan:
 
 def is_idle(tracer: Tracer) -> bool:
     """Whether a span begun now would be seen by nobody: no provider is set."""
-    return type(tracer) is ProxyTracer and type(get_tracer_provider()) is ProxyTracerProvider
+    if type(tracer) is not ProxyTracer or _is_set_already():
+        return False
+    # The API's own question reads the environment each time, which costs more than all the rest of an idle span.
+    if _PROVIDER in vars(trace):
+        return vars(trace)[_PROVIDER] is None
+    return type(get_tracer_provider()) is ProxyTracerProvider
+
+
+@cache
+def _is_set_already() -> bool:
+    """Whether there is a provider when this is asked first; one that the environment names is loaded then."""
+    return type(get_tracer_provider()) is not ProxyTracerProvider
 
 
 def open_span(

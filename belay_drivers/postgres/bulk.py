@@ -183,7 +183,11 @@ class Flush:
         self.sql = _statement(bool(singles), bool(several), bool(ends), bool(news))
         self.given = tuple(given)
         self._begun = {work.key: place for place, work in news}
-        self._places: list[list[int]] = [[place for place, _ in kind] for kind in (singles, several, ends)]
+        self._places: list[list[int]] = [
+            [place for place, _ in singles],
+            [place for place, _ in several],
+            [place for place, _ in ends],
+        ]
 
     def answers(self, rows: Sequence[Columns]) -> Sequence[Plain | None]:
         """An answer for each write, in their order."""
@@ -191,7 +195,7 @@ class Flush:
         due, stored = [0] * len(self._places), [0] * len(self._places)
         for row in rows:
             kind, number, key, ready_at, cancel_requested_at, count = row.values()
-            place = self._begun[key] if number is None else self._places[kind][number - 1]
+            place = self._begun[key] if number is None else self._places[int(kind)][int(number) - 1]
             answers[place] = Plain(ready_at, cancel_requested_at)
             if count is not None:
                 due[kind] += self._works[place].rows
