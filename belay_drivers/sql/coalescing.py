@@ -21,8 +21,6 @@ MOST_ROWS: Final = 256
 """Rows of one flush at most."""
 MOST_CHARACTERS: Final = 1 << 20
 """Length of the texts of one flush at most, unless a single write has more."""
-MOST_WAITING: Final = 4_096
-"""Writes that may wait for a flush; whoever comes then waits for a place first."""
 
 Answer: TypeAlias = Plain | Unknown[None] | Failure | None
 """A failure is that of this write, which went alone; None is one that is not done, and nothing of it is stored."""
@@ -56,21 +54,22 @@ class _Waiting:
 
 
 class Coalescer:
-    """Gathers writes and flushes them, one flush at a time; alone, a write goes at once."""
+    """Gathers writes and flushes them, one flush at a time, first come, first served; alone, a write goes at once.
+
+    What waits is as much as callers wait for: who gives a write is answered before giving the next, so a database that
+    is slower than the work slows the work down.
+    """
 
     def __init__(self, database: Database, wire: Wire) -> None:
         self._database = database
         self._wire = wire
         self._queue: deque[_Waiting] = deque()
-        self._waiting = 0
         self._flushing: asyncio.Task[None] | None = None
-        self._room = asyncio.Semaphore(MOST_WAITING)
-        """First come, first served."""
 
     @property
     def waiting(self) -> int:
         """How many writes wait to be sent."""
-        return self._waiting
+        return len(self._queue)
 
     async def put(self, work: Work) -> Answer:
         """Do a write with the next flush.
@@ -78,12 +77,6 @@ class Coalescer:
         A caller who is cancelled before it is sent withdraws it; afterwards the flush goes on, and is waited for.
         """
         admit_outside(self._database)
-        self._waiting += 1
-        try:
-            await self._room.acquire()
-        except asyncio.CancelledError:
-            self._waiting -= 1
-            raise
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._flushing is None:
@@ -105,7 +98,6 @@ class Coalescer:
         """The caller goes away: withdraw its write, or wait for what cannot be withdrawn any more."""
         if not waiting.sent:
             self._queue.remove(waiting)
-            self._gone(1)
             return
         if waiting.over:
             return
@@ -159,11 +151,4 @@ class Coalescer:
                 break
             batch.append(self._queue.popleft())
             first.sent = True
-        self._gone(len(batch))
         return batch
-
-    def _gone(self, count: int) -> None:
-        """So many no longer wait, and others may come."""
-        self._waiting -= count
-        for _ in range(count):
-            self._room.release()

@@ -177,16 +177,16 @@ async def test_a_write_that_is_cancelled_once_it_is_sent_is_waited_for_and_harms
     assert await kit.record(leases[1], kit.step("next#1")) == Recorded(None, None)
 
 
-async def test_who_comes_when_too_many_wait_waits_for_a_place_and_first_come_is_first_served(kit):
+async def test_first_come_is_first_served(kit, monkeypatch):
     leases = await owned(kit, 9)
     flushes = Flushes(kit.stores)
-    flushes.coalescer._room = asyncio.Semaphore(2)
+    monkeypatch.setattr(coalescing, "MOST_ROWS", 2)
     asked = []
 
     async def one(number):
         answer = await kit.record(leases[number], kit.step())
         if number < 4:
-            # Whoever comes now finds others waiting for a place.
+            # Whoever comes now finds others waiting.
             asked.append(asyncio.ensure_future(one(number + 5)))
         return answer
 

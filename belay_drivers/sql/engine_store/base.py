@@ -1,10 +1,11 @@
 """What every role of the engine's store stands on: the parts it shares, and how a command is sent."""
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -31,6 +32,7 @@ from belay_drivers.sql.sequences import Sequences, Turn
 from belay_drivers.sql.tables import runs
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Missed(Enum):
@@ -45,12 +47,24 @@ Work: TypeAlias = Callable[[Connection, Fence], T | Missed]
 """What is done under a fence."""
 
 
+class Sharing(Protocol[T_co]):
+    """Fenced work that can share a commit."""
+
+    @abstractmethod
+    def work(self, fence: Fence, /) -> SharedWork:
+        """It as such work, under this fence."""
+
+    @abstractmethod
+    def answer(self, plain: Plain, fence: Fence, /) -> Awaitable[T_co]:
+        """What its plain answer means."""
+
+
 @dataclass(frozen=True, slots=True)
-class Shared(Generic[T]):
-    """Fenced work that can share a commit: as such work, and what its plain answer means."""
+class Shared(Generic[T_co]):
+    """Such work, made of two functions."""
 
     work: Callable[[Fence], SharedWork]
-    answer: Callable[[Plain, Fence], Awaitable[T]]
+    answer: Callable[[Plain, Fence], Awaitable[T_co]]
 
 
 async def _nothing() -> None:
@@ -150,7 +164,7 @@ class OwnedRole(Role):
         work: Work[T],
         *,
         recall: Body[T] | None = None,
-        shared: "Shared[T] | None" = None,
+        shared: Sharing[T] | None = None,
     ) -> T | FenceLost | RunNotFound:
         """Do fenced work under a lease.
 

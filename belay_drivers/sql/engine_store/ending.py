@@ -10,7 +10,7 @@ from belay_core.records.run import RunStatus
 from belay_drivers.sql.bulk import Plain, Settling
 from belay_drivers.sql.children import note_last, withdraw_open
 from belay_drivers.sql.database import undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Shared
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Shared, Sharing
 from belay_drivers.sql.fences import NOT_WAITING, OWNED, UNCLAIMED, UNOWNED, Fence, Held, owned_update
 from belay_drivers.sql.news import UNSEEN, earlier_ready
 from belay_drivers.sql.tables import runs, values
@@ -87,7 +87,7 @@ class Ending(OwnedRole):
         return ended
 
 
-def _shared(command: commands.Settle) -> Shared[outcomes.SettleOutcome] | None:
+def _shared(command: commands.Settle) -> Sharing[outcomes.SettleOutcome] | None:
     """The command as one that shares a commit, unless its owner has notes to leave."""
     if command.notes:
         return None

@@ -14,7 +14,7 @@ from belay_core.records.owner import Lease
 from belay_drivers.sql.bulk import Plain, Recording
 from belay_drivers.sql.children import all_stored
 from belay_drivers.sql.database import ATTEMPTS, Done, Unknown, undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Shared, failed
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Sharing, failed
 from belay_drivers.sql.fences import Fence, Held
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Undecodable
@@ -78,7 +78,7 @@ class Owning(OwnedRole):
         return ended
 
 
-class _Record:
+class _Record(Sharing[outcomes.RecordOutcome]):
     """One record: with others in one commit, or in steps of its own."""
 
     def __init__(self, command: commands.Record, parts: Parts) -> None:
@@ -88,12 +88,12 @@ class _Record:
         self._attempts = command.attempts
         self._parts = parts
 
-    def as_shared(self) -> Shared[outcomes.RecordOutcome] | None:
+    def as_shared(self) -> Sharing[outcomes.RecordOutcome] | None:
         """As work that shares a commit; without attempts, or with one given twice, it goes in steps."""
         count = len(self._attempts)
         if count != 1 and (not count or len({(each.step_key, each.attempt) for each in self._attempts}) < count):
             return None
-        return Shared(self._work, self._meant)
+        return self
 
     def store(self, tx: Connection, fence: Fence) -> outcomes.RecordOutcome | Missed:
         """Store the attempts in steps."""
@@ -111,10 +111,12 @@ class _Record:
         row = tx.execute(_MARKS, {"b_run": run_key}).one()
         return outcomes.Recorded(row.ready_at, row.cancel_requested_at)
 
-    def _work(self, fence: Fence) -> Recording:
+    def work(self, fence: Fence) -> Recording:
+        """The same under this fence."""
         return Recording(fence, self._attempts)
 
-    async def _meant(self, plain: Plain, _fence: Fence) -> outcomes.RecordOutcome:
+    async def answer(self, plain: Plain, fence: Fence) -> outcomes.RecordOutcome:  # noqa: ARG002  (others need it)
+        """What its plain answer means."""
         if plain.doubtful:
             return await self._parts.database.read(self.stored_already)
         return outcomes.Recorded(plain.ready_at, plain.cancel_requested_at)
