@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from belay_core.admission import json
-from belay_core.commands import Settle, Start
+from belay_core.commands import Park, Settle, Start
 from belay_core.moments import Millis
 from belay_core.records.step_record import OPEN, StepRecord
-from belay_drivers.sql.fences import Fence
+from belay_core.records.workflow_run import ApprovalRecord
+from belay_drivers.sql.fences import UNCLAIMED, UNOWNED, Fence
 from belay_drivers.sql.keys import full_text_of, key_of
 
 
@@ -26,7 +27,63 @@ class Recording:
     @property
     def size(self) -> int:
         """About how many characters it sends."""
-        return sum(len(each.outcome or "") + len(each.error or "") + len(each.meta) for each in self.attempts)
+        return sum(_size_of(each) for each in self.attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A wait of one run begins under a fence: its attempt, and at a gate what is asked there."""
+
+    fence: Fence
+    attempt: StepRecord
+    approval: ApprovalRecord | None = None
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return _size_of(self.attempt) + (0 if self.approval is None else len(self.approval.subject))
+
+    def asked(self) -> tuple[str | int | None, ...]:
+        """What is asked, in the order of ``ASKED``, and what the journal says of it; nothing but None at a sleep."""
+        given = self.approval
+        if given is None:
+            return (None,) * (len(ASKED) + 1)
+        facts = json.encode({"gate": given.gate, "approval_id": given.approval_id})
+        asked = (given.approval_id, given.gate, given.subject, given.subject_digest, given.asked_at_ms)
+        return (*asked, given.lapse_at_ms, facts)
+
+
+ASKED: Final = ("approval_id", "gate", "subject", "subject_digest", "asked_at", "lapse_at")
+"""The columns of a question beside those of its attempt's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """A run that is let go until something happens, under a fence; its owner has no notes to leave."""
+
+    fence: Fence
+    command: Park
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.request or "")
+
+    @property
+    def waiting(self) -> tuple[str, str | None, Millis | None]:
+        """What the row of the run says of the wait: reason, token, moment."""
+        waiting = self.command.waiting
+        return (waiting.reason, waiting.token, waiting.wake_at_ms)
+
+    @property
+    def facts(self) -> str:
+        """What the journal says of it."""
+        reason, token, wake_at_ms = self.waiting
+        return json.encode({"reason": reason, "token": token, "wake_at_ms": wake_at_ms})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +156,7 @@ BEGUN = (
     "trace",
     "facts",
 )
-Work: TypeAlias = Recording | Settling | Beginning
+Work: TypeAlias = Recording | Opening | Parking | Settling | Beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +173,8 @@ class Plain:
 
 OPEN_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
 """The states of attempts that a later record replaces, as a list in SQL."""
+LET_GO: Final = ", ".join(f"{name} = NULL" for name in (*UNOWNED, *UNCLAIMED))
+"""What becomes of a run's row, in SQL, when its owner lets it go."""
 
 
 def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
@@ -123,3 +182,7 @@ def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
     lease = fence.lease
     owner = lease.owner
     return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
+
+
+def _size_of(attempt: StepRecord) -> int:
+    return len(attempt.outcome or "") + len(attempt.error or "") + len(attempt.meta)

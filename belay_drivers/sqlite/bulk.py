@@ -7,7 +7,20 @@ itself, with which SQLAlchemy's work on a statement would cost more than the sta
 
 from typing import Any, Final
 
-from belay_drivers.sql.bulk import BEGUN, OPEN_STATES, Beginning, Plain, Recording, Settling, Work, lease_row
+from belay_drivers.sql.bulk import (
+    ASKED,
+    BEGUN,
+    LET_GO,
+    OPEN_STATES,
+    Beginning,
+    Opening,
+    Parking,
+    Plain,
+    Recording,
+    Settling,
+    Work,
+    lease_row,
+)
 from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED, attempt_row
 from belay_drivers.sql.keys import key_of
 
@@ -19,9 +32,22 @@ WHERE {_FENCED} RETURNING ready_at, cancel_requested_at"""
 _STORE: Final = f"""INSERT INTO belay_attempts ({", ".join(_WRITTEN)}) VALUES ({", ".join("?" for _ in _WRITTEN)})
 ON CONFLICT (run_id, step_key_digest, attempt)
   DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE state IN ({OPEN_STATES})"""
+_OPEN: Final = f"""UPDATE belay_runs SET
+  write_seq = write_seq + 1, heartbeat_at = max(heartbeat_at, ?), last_entry = last_entry + ?
+WHERE {_FENCED} AND NOT EXISTS (
+    SELECT 1 FROM belay_attempts a WHERE a.run_id = belay_runs.run_id AND a.step_key_digest = ? AND a.attempt = ?)
+RETURNING last_entry"""
+_ASK: Final = f"""INSERT INTO belay_approvals (run_id, step_key_digest, {", ".join(ASKED)})
+VALUES (?, ?, {", ".join("?" for _ in ASKED)})"""
+# The earlier of two moments, and none where the owner names none: here min() of anything and NULL is NULL.
+_PARK: Final = f"""UPDATE belay_runs SET
+  status = 'suspended', {LET_GO}, waiting_reason = ?, waiting_token = ?, waiting_wake_at = ?,
+  ready_at = min(coalesce(ready_at, ?), ?), write_seq = write_seq + 1, last_entry = last_entry + 1
+WHERE {_FENCED} AND (? OR ready_at IS NULL OR ready_at IS ?)
+RETURNING last_entry"""
+_REQUEST: Final = "UPDATE belay_run_values SET waiting_request = ? WHERE run_id = ?"
 _END: Final = f"""UPDATE belay_runs SET
-  status = ?, owner_host_id = NULL, owner_pid = NULL, owner_nonce = NULL, heartbeat_at = NULL,
-  claim_host_id = NULL, claim_pid = NULL, claim_nonce = NULL, claimed_at = NULL,
+  status = ?, {LET_GO},
   waiting_reason = NULL, waiting_token = NULL, waiting_wake_at = NULL, ready_at = NULL,
   finished_at = ?, write_seq = write_seq + 1, last_entry = last_entry + 1
 WHERE {_FENCED} AND (ready_at IS NULL OR ready_at IS ?) AND (? OR cancel_requested_at IS NULL)
@@ -46,6 +72,10 @@ def done(cursor: Any, work: Work) -> Plain | None:
     match work:
         case Recording():
             return _recorded(cursor, work)
+        case Opening():
+            return _opened(cursor, work)
+        case Parking():
+            return _parked(cursor, work)
         case Settling():
             return _ended(cursor, work)
         case Beginning():
@@ -68,6 +98,34 @@ def _recorded(cursor: Any, work: Recording) -> Plain | None:
     if several:
         cursor.execute("RELEASE several")
     return None if marks is None else Plain(*marks)
+
+
+def _opened(cursor: Any, work: Opening) -> Plain | None:
+    fence, given = work.fence, attempt_row(work.attempt)
+    *asked, facts = work.asked()
+    key = given[:2]
+    entry = cursor.execute(_OPEN, (fence.now_ms, int(facts is not None), *lease_row(fence), *key)).fetchone()
+    if entry is None:
+        return None
+    run_key = key_of(fence.lease.run_id)
+    cursor.execute(_STORE, (run_key, fence.lease.epoch, *given))
+    if facts is not None:
+        cursor.execute(_ASK, (run_key, key[0], *asked))
+        cursor.execute(NOTE, (run_key, entry[0], fence.now_ms, "asked", facts))
+    return Plain()
+
+
+def _parked(cursor: Any, work: Parking) -> Plain | None:
+    command, now_ms = work.command, work.fence.now_ms
+    ready = command.ready_at_ms
+    given = (*work.waiting, ready, ready, *lease_row(work.fence), ready is not None, command.seen_ms)
+    entry = cursor.execute(_PARK, given).fetchone()
+    if entry is None:
+        return None
+    run_key = key_of(command.lease.run_id)
+    cursor.execute(_REQUEST, (command.request, run_key))
+    cursor.execute(NOTE, (run_key, entry[0], now_ms, "suspended", work.facts))
+    return Plain()
 
 
 def _ended(cursor: Any, work: Settling) -> Plain | None:

@@ -7,13 +7,13 @@ import pytest
 
 from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.attempts import Conflict
-from belay_core.outcomes.engine import Found, Recorded, Settled, Started
+from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted
+from belay_core.outcomes.engine import Found, News, Parked, Recorded, Settled, Started
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
-from belay_core.records.step_record import StepState
-from belay_drivers.sql import coalescing
+from belay_core.records.step_record import StepKind, StepState
+from belay_drivers.sql import coalescing, tables
 from belay_drivers.sql.bulk import Plain, Recording
 
 
@@ -25,11 +25,12 @@ class Flushes:
         self.sizes: list[int] = []
         self.runs: list[RunId] = []
         self.plain = 0
+        self.plain_allowed = True
         self._sent = self.coalescer._sent
         self.coalescer._sent = self.sent
 
     async def sent(self, works):
-        answers = await self._sent(works)
+        answers = await self._sent(works) if self.plain_allowed else [None] * len(works)
         self.sizes.append(len(works))
         self.runs += [work.fence.lease.run_id for work in works if isinstance(work, Recording)]
         self.plain += sum(isinstance(answer, Plain) for answer in answers)
@@ -141,6 +142,143 @@ async def test_a_run_with_an_open_question_is_ended_beside_others_and_its_questi
     ends = await together(*(kit.settle(lease, RunStatus.CANCELLED) for lease in leases))
     assert ends == [Settled(kit.now)] * 2
     assert (await kit.attempts(leases[0].run_id))["editor#1"].state is StepState.CANCELLED
+
+
+def nap(kit, lease, key="sleep#1", **more):
+    return kit.engine.sleep(commands.Sleep(lease, kit.step(key, StepState.WAITING, kind=StepKind.SLEEP, **more)))
+
+
+async def test_waits_that_begin_at_once_share_a_commit_and_so_do_runs_that_are_parked(kit):
+    leases = await owned(kit, 20)
+    flushes = Flushes(kit.stores)
+    asked = [kit.ask(lease, approval=f"ap-{place}") for place, lease in enumerate(leases[:10])]
+    slept = [nap(kit, lease) for lease in leases[10:]]
+    assert await together(*asked, *slept) == [Inserted()] * 20
+    parked = await together(
+        *(kit.park(lease, token="editor#1", request='{"a":1}') for lease in leases[:10]),
+        *(kit.park(lease, "timer", token="sleep#1", wake_at_ms=kit.now + 5) for lease in leases[10:]),
+    )
+    assert parked == [Parked()] * 20
+    assert (flushes.sizes, flushes.plain) == ([20, 20], 40)
+    for place, lease in enumerate(leases):
+        asks, run = place < 10, await kit.run(lease.run_id)
+        assert (run.status, run.owner, run.ready_at_ms) == ("suspended", None, None)
+        assert (run.waiting.reason, run.waiting.token) == (("approval", "editor#1") if asks else ("timer", "sleep#1"))
+        assert (run.waiting.wake_at_ms, run.waiting_request) == ((None, '{"a":1}') if asks else (kit.now + 5, None))
+        between = ["asked"] if asks else []
+        assert await kit.kinds(lease.run_id) == ["created", *between, "suspended"]
+    assert (await kit.approval("ap-7")).run_id == leases[7].run_id
+    assert len(await kit.decide("ap-7") and await kit.acquire()) == 1
+
+
+async def test_a_run_is_parked_alone_and_at_once(kit):
+    lease = await kit.own()
+    flushes = Flushes(kit.stores)
+    assert [await kit.ask(lease), await kit.park(lease)] == [Inserted(), Parked()]
+    assert (flushes.sizes, flushes.plain) == ([1, 1], 2)
+
+
+@pytest.mark.parametrize("write", ["park", "ask", "sleep"])
+async def test_who_lost_a_lease_is_not_let_wait_and_the_neighbours_are(kit, raw, write):
+    leases = await owned(kit, 4)
+    await together(*(kit.record(lease, kit.step()) for lease in leases))
+    await raw(kit.stores, "UPDATE belay_runs SET epoch = epoch + 1 WHERE run_id = 'run-02'")
+    flushes = Flushes(kit.stores)
+    calls = {
+        "park": kit.park,
+        "ask": lambda lease: kit.ask(lease, approval=f"ap-{lease.run_id}"),
+        "sleep": lambda lease: nap(kit, lease),
+    }
+    answers = await together(*(calls[write](lease) for lease in leases))
+    lost = next(place for place, lease in enumerate(leases) if lease.run_id == "run-02")
+    done = Parked() if write == "park" else Inserted()
+    assert answers == [FenceLost() if place == lost else done for place in range(4)]
+    assert (flushes.sizes, flushes.plain) == ([4], 3)
+    assert [*(await kit.attempts("run-02"))] == ["fetch#1"]
+    assert (await kit.run("run-02")).status is RunStatus.RUNNING
+
+
+async def test_who_has_unread_news_is_told_and_the_neighbours_are_parked(kit):
+    leases = await owned(kit, 3)
+    await together(*(kit.ask(lease, approval=f"ap-{place}") for place, lease in enumerate(leases)))
+    await together(kit.decide("ap-1"), kit.decide("ap-2"))
+    seen = (await kit.renew(leases[2])).news_ms
+    assert seen is not None
+    flushes = Flushes(kit.stores)
+    answers = await together(kit.park(leases[0]), kit.park(leases[1]), kit.park(leases[2], seen_ms=seen))
+    assert answers == [Parked(), News(), Parked()]
+    assert (flushes.sizes, flushes.plain) == ([3], 2)
+    assert (await kit.run(leases[1].run_id)).status is RunStatus.RUNNING
+    assert (await kit.run(leases[2].run_id)).ready_at_ms is None
+    assert await kit.park(leases[1], seen_ms=seen + 1) == News()
+
+
+async def test_a_run_that_is_parked_to_be_ready_is_ready_at_the_earlier_of_two_moments(kit):
+    leases = await owned(kit, 3)
+    await together(*(kit.ask(lease, approval=f"ap-{place}") for place, lease in enumerate(leases[:2])))
+    await together(kit.decide("ap-0"), kit.decide("ap-1"))
+    flushes = Flushes(kit.stores)
+    moments = [kit.now + 9, kit.now - 9, kit.now + 9]
+    parked = [kit.park(lease, "backoff", ready_at_ms=moment) for lease, moment in zip(leases, moments, strict=True)]
+    assert await together(*parked) == [Parked()] * 3
+    assert flushes.plain == 3
+    ready = [(await kit.run(lease.run_id)).ready_at_ms for lease in leases]
+    assert ready == [kit.now, kit.now - 9, kit.now + 9]
+
+
+async def test_a_wait_that_has_begun_before_is_told_as_the_same_or_another_beside_one_that_begins(kit):
+    leases = await owned(kit, 4)
+    await together(kit.ask(leases[0], approval="ap-0"), kit.ask(leases[1], approval="ap-1"), nap(kit, leases[2]))
+    flushes = Flushes(kit.stores)
+    answers = await together(
+        kit.ask(leases[0], approval="ap-0"),
+        kit.ask(leases[1], approval="another"),
+        nap(kit, leases[2], meta='{"other":1}'),
+        nap(kit, leases[3]),
+    )
+    assert answers == [ExistingSame(), Conflict(), Conflict(), Inserted()]
+    assert (flushes.sizes, flushes.plain) == ([4], 1)
+    assert await kit.kinds(leases[1].run_id) == ["created", "asked"]
+
+
+async def test_a_question_whose_name_another_run_has_takes_no_neighbour_along(kit):
+    leases = await owned(kit, 3)
+    await kit.ask(leases[0], approval="taken")
+    answers = await together(
+        kit.ask(leases[1], approval="taken"), kit.ask(leases[2], approval="free"), return_exceptions=True
+    )
+    assert [type(answer).__name__ for answer in answers] == ["EngineStoreError", "Inserted"]
+    assert await kit.attempts(leases[1].run_id) == {}
+
+
+async def stored_of(stores, run_id):
+    """All that is stored of a run, but for its name."""
+
+    def read(tx):
+        of_runs = [table for table in tables.metadata.sorted_tables if "run_id" in table.c]
+        found = [
+            str(dict(row))
+            for table in of_runs
+            for row in tx.execute(table.select().where(table.c.run_id == run_id)).mappings()
+        ]
+        return [each.replace(run_id, "run") for each in found]
+
+    return await stores.runs._database.read(read)
+
+
+async def test_a_wait_is_stored_the_same_with_others_and_in_steps(kit):
+    leases = await owned(kit, 2)
+    kit.clock.advance(500)
+    flushes = Flushes(kit.stores)
+    for lease in leases:
+        await kit.record(lease, kit.step())
+        await kit.ask(lease, approval=f"ap-{lease.run_id}", lapse_at_ms=9)
+        await nap(kit, lease)
+        await kit.park(lease, "timer", token="sleep#1", wake_at_ms=kit.now + 5, request='{"a":1}')
+        flushes.plain_allowed = False
+    assert flushes.plain == 4
+    alone, others = [await stored_of(kit.stores, lease.run_id) for lease in leases]
+    assert alone == others
 
 
 async def test_a_write_that_is_cancelled_before_it_is_sent_is_withdrawn(kit):

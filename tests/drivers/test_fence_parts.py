@@ -87,7 +87,7 @@ async def test_a_write_that_waited_for_a_takeover_is_refused(belay_postgres, mak
         assert seq == 1
 
 
-@pytest.mark.parametrize("name", ["record", "record several", "settle"])
+@pytest.mark.parametrize("name", ["record", "record several", "ask", "sleep", "park", "settle"])
 async def test_a_shared_write_that_waited_for_another_of_its_lease_is_not_taken_for_the_next(
     belay_postgres, make_kit, name
 ):

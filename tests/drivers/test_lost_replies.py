@@ -20,7 +20,8 @@ from belay_core.records.step_record import StepKind, StepState
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sql import tables
 
-BIND, QUERY = b"B", b"Q"
+BIND = b"\0__asyncpg_"
+"""The unnamed portal and the name of a statement: when one is run, not when it is prepared."""
 
 
 def cause_of(failure: pytest.ExceptionInfo[EngineStoreError]) -> Any:
@@ -212,10 +213,20 @@ async def do_lapse(kit):
 
 
 async def do_park(kit):
+    return partial(kit.park, await kit.own())
+
+
+async def do_park_with_notes(kit):
     return partial(kit.park, await kit.own(), notes=("1",))
 
 
 async def do_settle(kit):
+    lease = await kit.own()
+    kit.clock.advance(5)
+    return partial(kit.settle, lease, RunStatus.COMPLETED, result="1")
+
+
+async def do_settle_with_a_question(kit):
     return partial(kit.settle, await gate(kit), RunStatus.COMPLETED, result="1")
 
 
@@ -270,7 +281,8 @@ async def do_finish(kit):
     return partial(kit.stores.attempts.finish, FinishAttempt(BARE, "d", 1, "completed", 9, outcome=1), OWNER)
 
 
-LONE = {"acquire", "record", "record_again", "record_conflict", "record_several", "renew", "settle", "start"}
+LONE = {"acquire", "ask", "park", "record", "record_again", "record_conflict", "record_several", "renew", "settle"}
+LONE |= {"settle_with_a_question", "sleep", "start"}
 CALLS = {name.removeprefix("do_"): call for name, call in list(globals().items()) if name.startswith("do_")}
 
 

@@ -11,7 +11,7 @@ from belay_drivers.postgres import open_postgres
 from belay_testing.conformance.kit import Kit
 from tests.drivers.test_lost_replies import Proxy
 
-BIND, COMMIT, QUESTION = b"B", b"COMMIT;", b"INSERT INTO belay_approvals"
+BIND, COMMIT, NOTES = b"B", b"COMMIT;", b"INSERT INTO belay_journal"
 
 
 class Detour(Proxy):
@@ -26,9 +26,9 @@ class Detour(Proxy):
         self.waited, self.arrived = asyncio.Event(), asyncio.Event()
 
     async def _up(self, reader, writer, pair, state):
-        asking = False
+        noting = False
         while data := await self._read(reader):
-            asking = asking or QUESTION in data
+            noting = noting or NOTES in data
             if self.keeping and BIND in data:
                 self.keeping, self.kept = False, (writer, data)
                 state["kept"] = True
@@ -36,7 +36,7 @@ class Detour(Proxy):
                 self._abort(pair - {writer})
                 await self.arrived.wait()
                 return
-            if self.losing and asking and COMMIT in data:
+            if self.losing and noting and COMMIT in data:
                 self.losing = False
                 self.open.clear()
                 self._abort(pair)
@@ -79,7 +79,7 @@ async def test_a_command_is_not_taken_for_done_because_one_given_up_before_it_ar
         with suppress(asyncio.CancelledError):
             await given_up
         detour.losing = True
-        answer = await asyncio.wait_for(kit.ask(lease), 30)
+        answer = await asyncio.wait_for(kit.park(lease, notes=("1",)), 30)
         assert detour.arrived.is_set(), "the detour was not taken"
-        asked = [approval.approval_id for approval in (await kit.history()).approvals]
-        assert (type(answer).__name__, asked) == ("Inserted", ["ap-1"])
+        assert (type(answer).__name__, (await kit.run()).status) == ("Parked", "suspended")
+        assert (await kit.kinds()) == ["created", "noted", "suspended"]

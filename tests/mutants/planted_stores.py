@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant, mutant
 
 _FENCES: Final = "belay_drivers/sql/fences.py"
 _HOT: Final = "belay_drivers/postgres/hot.py"
-_BULK: Final = "belay_drivers/postgres/bulk.py"
+_BULK: Final = "belay_drivers/postgres/bulk_parts.py"
 _SQLITE_BULK: Final = "belay_drivers/sqlite/bulk.py"
 _BASE: Final = "belay_drivers/sql/engine_store/base.py"
 _OWNED: Final = "belay_drivers/sql/engine_store/owned.py"
@@ -22,7 +22,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
     mutant(
         "fence_by_plain_read",
         _BULK,
-        ("WHERE {_FENCED} FOR NO KEY UPDATE\n  ) t\n), held", "WHERE {_FENCED}\n  ) t\n), held"),
+        ("WHERE {_FENCED} FOR NO KEY UPDATE) t\n), held", "WHERE {_FENCED}) t\n), held"),
         by="waited_for_a_takeover",
     ),
     mutant(
@@ -70,8 +70,47 @@ FENCES: Final[tuple[Mutant, ...]] = (
     mutant(
         "part_of_a_record_stored_in_one_statement",
         _BULK,
-        ("  WHERE a.several AND k.state", "  WHERE NOT a.several AND k.state"),
+        ("  WHERE k.state NOT IN", "  WHERE false AND k.state NOT IN"),
         by="all_are_stored_or_none",
+    ),
+    mutant(
+        "parked_without_a_fence",
+        _BULK,
+        ("WHERE {_FENCED}\n      AND (a.ready", "WHERE r.run_id = a.run_id\n      AND (a.ready"),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "parked_without_a_fence_in_a_file",
+        _SQLITE_BULK,
+        ("WHERE {_FENCED} AND (? OR", "WHERE run_id = ? AND coalesce(?, ?, ?, ?, ?) IS NOT NULL AND (? OR"),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "parked_by_plain_read",
+        _BULK,
+        (" = a.seen)\n    FOR NO KEY UPDATE\n", " = a.seen)\n"),
+        by="waited_for_a_takeover",
+    ),
+    mutant(
+        "wait_begun_without_a_fence",
+        _BULK,
+        ("WHERE {_FENCED} AND NOT EXISTS (", "WHERE r.run_id = a.run_id AND NOT EXISTS ("),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "wait_begun_without_a_fence_in_a_file",
+        _SQLITE_BULK,
+        (
+            "WHERE {_FENCED} AND NOT EXISTS (",
+            "WHERE run_id = ? AND coalesce(?, ?, ?, ?, ?) IS NOT NULL AND NOT EXISTS (",
+        ),
+        by="single_part_of_the_lease",
+    ),
+    mutant(
+        "wait_begun_over_another_in_a_file",
+        _SQLITE_BULK,
+        ("a WHERE a.run_id = belay_runs.run_id AND", "a WHERE false AND"),
+        by="begun_before",
     ),
     mutant(
         "cancelled_waiter_takes_the_flush_along",
@@ -249,6 +288,24 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         _ENDING,
         ("_PARK: Final = owned_update(not_(UNSEEN), ", "_PARK: Final = owned_update("),
         by="news",
+    ),
+    mutant(
+        "parked_with_others_without_a_look_at_news",
+        _BULK,
+        ("AND (a.ready IS NOT NULL OR r.ready_at IS NULL OR", "AND (true OR r.ready_at IS NULL OR"),
+        by="news",
+    ),
+    mutant(
+        "parked_with_others_without_a_look_at_news_in_a_file",
+        _SQLITE_BULK,
+        ("AND (? OR ready_at IS NULL OR ready_at IS ?)", "AND (? OR true OR ready_at IS ?)"),
+        by="news",
+    ),
+    mutant(
+        "lost_reply_of_an_end_taken_for_a_failure",
+        _ENDING,
+        ("recall=ended_at, ", ""),
+        by="lost_connection",
     ),
     mutant(
         "settle_without_a_look_at_news",

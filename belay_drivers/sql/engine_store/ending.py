@@ -7,11 +7,12 @@ from sqlalchemy import Connection, bindparam, not_, or_, select, update
 from belay_core import commands
 from belay_core.outcomes import engine as outcomes
 from belay_core.records.run import RunStatus
-from belay_drivers.sql.bulk import Plain, Settling
+from belay_drivers.sql.bulk import Parking, Plain, Settling
 from belay_drivers.sql.children import note_last, withdraw_open
 from belay_drivers.sql.database import undone
 from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Shared, Sharing
 from belay_drivers.sql.fences import NOT_WAITING, OWNED, UNCLAIMED, UNOWNED, Fence, Held, owned_update
+from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.news import UNSEEN, earlier_ready
 from belay_drivers.sql.tables import runs, values
 
@@ -34,6 +35,7 @@ _SETTLE: Final = owned_update(
     finished_at=bindparam("b_now"),
 )
 _STILL_OWNED: Final = select(runs.c.run_id).where(OWNED, runs.c.write_seq == bindparam("b_seq"))
+_FINISHED: Final = select(runs.c.finished_at).where(runs.c.run_id == bindparam("b_run"))
 
 
 class Ending(OwnedRole):
@@ -58,7 +60,9 @@ class Ending(OwnedRole):
             note_last(tx, held, command.notes, "suspended", {**facts})
             return outcomes.Parked()
 
-        ended: outcomes.ParkOutcome = await self._owned(command.lease, suspend)
+        ended: outcomes.ParkOutcome = await self._owned(
+            command.lease, suspend, recall=lambda _tx: outcomes.Parked(), shared=_parking(command)
+        )
         if isinstance(ended, outcomes.Parked):
             self._parts.sequences.forget(command.lease)
             self._parts.wakes.poke(command.lease.run_id, ready=command.ready_at_ms is not None)
@@ -80,14 +84,30 @@ class Ending(OwnedRole):
             note_last(tx, held, command.notes, "settled", {"status": command.status.value})
             return outcomes.Settled(held.now_ms)
 
-        ended: outcomes.SettleOutcome = await self._owned(command.lease, end, shared=_shared(command))
+        def ended_at(tx: Connection) -> outcomes.SettleOutcome:
+            return outcomes.Settled(tx.execute(_FINISHED, {"b_run": key_of(command.lease.run_id)}).scalar_one())
+
+        ended: outcomes.SettleOutcome = await self._owned(
+            command.lease, end, recall=ended_at, shared=_settling(command)
+        )
         if isinstance(ended, outcomes.Settled):
             self._parts.sequences.forget(command.lease)
             self._parts.wakes.poke(command.lease.run_id)
         return ended
 
 
-def _shared(command: commands.Settle) -> Sharing[outcomes.SettleOutcome] | None:
+def _parking(command: commands.Park) -> Sharing[outcomes.ParkOutcome] | None:
+    """The command as one that shares a commit, unless its owner has notes to leave."""
+    if command.notes:
+        return None
+
+    async def answer(_plain: Plain, _fence: Fence) -> outcomes.ParkOutcome:
+        return outcomes.Parked()
+
+    return Shared(lambda fence: Parking(fence, command), answer)
+
+
+def _settling(command: commands.Settle) -> Sharing[outcomes.SettleOutcome] | None:
     """The command as one that shares a commit, unless its owner has notes to leave."""
     if command.notes:
         return None

@@ -9,9 +9,10 @@ from belay_core.outcomes import engine as outcomes
 from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted
 from belay_core.records.step_record import StepRecord
 from belay_core.records.workflow_run import ApprovalRecord
+from belay_drivers.sql.bulk import Opening, Plain
 from belay_drivers.sql.children import add_approval, all_stored, close_approval, note
 from belay_drivers.sql.database import undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Shared, Sharing
 from belay_drivers.sql.engine_store.owned import recorded
 from belay_drivers.sql.fences import Fence, Held
 from belay_drivers.sql.keys import step_digest
@@ -36,7 +37,10 @@ class Gates(OwnedRole):
             note(tx, held, "asked", {"gate": gate, "approval_id": approval_id})
             return Inserted()
 
-        return await self._guard("ask", self._owned(command.lease, open_gate))
+        # A question is stored under the key of its attempt; one that is given another key goes in steps.
+        is_its_own = command.approval.step_key == command.attempt.step_key
+        shared = _opening(command.attempt, command.approval) if is_its_own else None
+        return await self._guard("ask", self._owned(command.lease, open_gate, recall=_inserted, shared=shared))
 
     async def sleep(self, command: commands.Sleep) -> outcomes.SleepOutcome:
         """Begin a sleep."""
@@ -49,7 +53,8 @@ class Gates(OwnedRole):
                 return Inserted()
             return undone(tx, _same(tx, held, command.attempt))
 
-        return await self._guard("sleep", self._owned(command.lease, begin))
+        shared = _opening(command.attempt)
+        return await self._guard("sleep", self._owned(command.lease, begin, recall=_inserted, shared=shared))
 
     async def withdraw(self, command: commands.Withdraw) -> outcomes.WithdrawOutcome:
         """Close a gate nobody wants any more."""
@@ -86,6 +91,20 @@ class Gates(OwnedRole):
             return recorded(held)
 
         return await self._guard("lapse", self._owned(command.lease, close))
+
+
+def _opening(attempt: StepRecord, approval: ApprovalRecord | None = None) -> Sharing[outcomes.AskOutcome]:
+    """The beginning of a wait as work that shares a commit."""
+
+    async def answer(_plain: Plain, _fence: Fence) -> outcomes.AskOutcome:
+        return Inserted()
+
+    return Shared(lambda fence: Opening(fence, attempt, approval), answer)
+
+
+def _inserted(_tx: Connection) -> Inserted:
+    """The answer to a beginning that counted: one that met another attempt does not count."""
+    return Inserted()
 
 
 def _not_lapsed(asked: Columns, now_ms: Millis) -> outcomes.NotYet | outcomes.AlreadyDecided | None:

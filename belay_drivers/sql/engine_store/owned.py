@@ -20,7 +20,7 @@ from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Undecodable
 from belay_drivers.sql.tables import runs
 
-_EXISTS: Final = select(runs.c.run_id).where(runs.c.run_id == bindparam("b_run"))
+_EXIST: Final = select(runs.c.run_id).where(runs.c.run_id.in_(bindparam("b_runs", expanding=True)))
 _MARKS: Final = select(runs.c.ready_at, runs.c.cancel_requested_at).where(runs.c.run_id == bindparam("b_run"))
 
 
@@ -60,7 +60,7 @@ class Owning(OwnedRole):
         lost = [lease for place, lease in enumerate(command.leases) if place not in held]
         gone: dict[Lease, outcomes.RenewOutcome] = {}
         if lost:
-            gone = await self._parts.database.read(lambda tx: {lease: _lost(tx, lease) for lease in lost})
+            gone = await self._parts.database.read(lambda tx: _lost(tx, lost))
         return [
             outcomes.Renewed(held[place]["ready_at"], held[place]["cancel_requested_at"])
             if place in held
@@ -132,6 +132,7 @@ def recorded(held: Held) -> outcomes.Recorded:
     return outcomes.Recorded(held.row["ready_at"], held.row["cancel_requested_at"])
 
 
-def _lost(tx: Connection, lease: Lease) -> FenceLost | RunNotFound:
-    found = tx.execute(_EXISTS, {"b_run": key_of(lease.run_id)}).one_or_none()
-    return RunNotFound() if found is None else FenceLost()
+def _lost(tx: Connection, leases: Sequence[Lease]) -> dict[Lease, outcomes.RenewOutcome]:
+    keys = {lease: key_of(lease.run_id) for lease in leases}
+    there = set(tx.execute(_EXIST, {"b_runs": sorted(set(keys.values()))}).scalars())
+    return {lease: FenceLost() if key in there else RunNotFound() for lease, key in keys.items()}
