@@ -8,6 +8,7 @@ _FENCES: Final = "belay_drivers/sql/fences.py"
 _HOT: Final = "belay_drivers/postgres/hot.py"
 _BULK: Final = "belay_drivers/postgres/bulk_parts.py"
 _SQLITE_BULK: Final = "belay_drivers/sqlite/bulk.py"
+_SQLITE_HOT: Final = "belay_drivers/sqlite/hot.py"
 _BASE: Final = "belay_drivers/sql/engine_store/base.py"
 _OWNED: Final = "belay_drivers/sql/engine_store/owned.py"
 _ENDING: Final = "belay_drivers/sql/engine_store/ending.py"
@@ -15,7 +16,6 @@ _DECIDING: Final = "belay_drivers/sql/engine_store/deciding.py"
 _CLAIMING: Final = "belay_drivers/sql/run_store/claiming.py"
 _OWNING: Final = "belay_drivers/sql/run_store/owning.py"
 _ATTEMPTS: Final = "belay_drivers/sql/attempt_store.py"
-_TAKING: Final = "belay_drivers/sql/engine_store/taking.py"
 _CANCELLING: Final = "belay_drivers/sql/run_store/cancelling.py"
 
 FENCES: Final[tuple[Mutant, ...]] = (
@@ -149,8 +149,9 @@ FENCES: Final[tuple[Mutant, ...]] = (
         "renewal_bumps_the_sequence",
         _HOT,
         (
-            "UPDATE belay_runs SET heartbeat_at = greatest(heartbeat_at, :b_now)\n  FROM held",
-            "UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, :b_now)\n  FROM held",
+            "UPDATE belay_runs SET heartbeat_at = greatest(heartbeat_at, $1::bigint)\n  FROM held",
+            "UPDATE belay_runs SET write_seq = write_seq + 1, heartbeat_at = greatest(heartbeat_at, $1::bigint)"
+            "\n  FROM held",
         ),
         by="renew or lost_connection or reference",
         tests=("tests/drivers", "tests/model"),
@@ -166,11 +167,12 @@ FENCES: Final[tuple[Mutant, ...]] = (
         by="renew or lease",
     ),
     mutant(
-        "batch_keyed_by_run_alone_in_steps",
-        _OWNED,
-        ("runs.c.run_id.in_(keys), tuple_(*_LEASE).in_(wanted))", "runs.c.run_id.in_(keys))"),
-        ("answers[tuple(identity)]", "answers[identity[0]]"),
-        ("answers.get(_identity(lease))", "answers.get(key_of(lease.run_id))"),
+        "batch_keyed_by_run_alone_on_sqlite",
+        _SQLITE_HOT,
+        (
+            " AND owner_nonce = ? AND epoch = ?\nRETURNING",
+            " AND (owner_nonce = ? OR 1) AND (epoch = ? OR 1)\nRETURNING",
+        ),
         by="renew or lease",
     ),
     mutant(
@@ -194,13 +196,13 @@ CLAIMS: Final[tuple[Mutant, ...]] = (
     mutant(
         "freshness_off_by_one_in_acquire",
         _HOT,
-        ("AND (r.heartbeat_at < :b_stale_before", "AND (r.heartbeat_at <= :b_stale_before"),
+        ("AND (r.heartbeat_at < $2::bigint", "AND (r.heartbeat_at <= $2::bigint"),
         by="thirty_seconds",
     ),
     mutant(
-        "freshness_off_by_one_in_steps",
-        _TAKING,
-        ("runs.c.heartbeat_at < self._stale_before", "runs.c.heartbeat_at <= self._stale_before"),
+        "freshness_off_by_one_on_sqlite",
+        _SQLITE_HOT,
+        ("AND (heartbeat_at < ? OR", "AND (heartbeat_at <= ? OR"),
         by="thirty_seconds",
     ),
     mutant(
@@ -265,13 +267,13 @@ CLAIMS: Final[tuple[Mutant, ...]] = (
     mutant(
         "two_may_take_one_run",
         _HOT,
-        ("    LIMIT :b_limit\n    FOR NO KEY UPDATE SKIP LOCKED\n  ) t", "    LIMIT :b_limit\n  ) t"),
+        ("    LIMIT $3::bigint\n    FOR NO KEY UPDATE SKIP LOCKED\n  ) t", "    LIMIT $3::bigint\n  ) t"),
         by="never_get_the_same_run",
     ),
     mutant(
         "takeover_keeps_its_epoch",
         _HOT,
-        ("epoch = r.epoch + 1, last_nonce", "epoch = r.epoch, last_nonce"),
+        ("epoch = r.epoch + 1,", "epoch = r.epoch,"),
         by="acquir or taken or takeover or epoch",
     ),
     mutant(
@@ -408,8 +410,8 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         "lost_reply_taken_for_a_failure",
         _BASE,
         (
-            "if unsure is not None and standing is not None and standing.arrived(lease, turn.seq):",
-            "if unsure is not None and standing is not None and standing.arrived(lease, -2):",
+            "if unsure is not None and standing is not None and seq is not None and standing.arrived(lease, seq):",
+            "if unsure is not None and standing is not None and seq is not None and standing.arrived(lease, -2):",
         ),
         by="lost_connection or reference",
         tests=("tests/drivers", "tests/model"),
