@@ -4,7 +4,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Millis: TypeAlias = int
 """A moment or a span in whole milliseconds; moments count from 1970-01-01T00:00:00Z."""
@@ -46,6 +46,9 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 class SystemClock(Clock):
     """The machine's own clocks."""
 
+    on_loop: Final = True
+    """Its sleep is the event loop's."""
+
     def now(self) -> float:
         """The machine's wall clock, in milliseconds since 1970-01-01T00:00:00Z."""
         return time.time_ns() / 1e6
@@ -61,11 +64,46 @@ class SystemClock(Clock):
         await asyncio.sleep(seconds)
 
 
+class Signal(asyncio.Event):
+    """An event that is cheap to wait for beside a clock (``event_or_time``)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        """Wake everybody who waits, and from now on nobody waits until ``clear``."""
+        super().set()
+        for each in self._waiting:
+            _pass(each)
+
+    async def within(self, seconds: float) -> None:
+        """Come back when it is set or the event loop's clock has moved on by ``seconds``, whichever is first."""
+        loop = asyncio.get_running_loop()
+        passed: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(0 if self.is_set() else seconds, _pass, passed)
+        self._waiting.add(passed)
+        try:
+            await passed
+        finally:
+            timer.cancel()
+            self._waiting.discard(passed)
+
+
 async def event_or_time(event: asyncio.Event, clock: Clock, seconds: float) -> None:
     """Come back when the event is set or the clock has moved on by ``seconds``, whichever is first."""
+    if isinstance(event, Signal) and getattr(clock, "on_loop", False):
+        # A quarter of what the two tasks below cost.
+        await event.within(seconds)
+        return
     waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for each in waits:
             each.cancel()
+
+
+def _pass(passed: "asyncio.Future[None]") -> None:
+    if not passed.done():
+        passed.set_result(None)

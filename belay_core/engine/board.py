@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from belay_core.engine.ticking import Ticks
-from belay_core.moments import Clock, Millis, event_or_time
+from belay_core.moments import Clock, Millis, Signal, event_or_time
 from belay_core.records.workflow_run import Waiting
 from belay_core.workflows.scope import Scope
 
@@ -42,7 +42,7 @@ class Board:
 
     def __init__(self, clock: Clock, quiet: float, ticks: Ticks) -> None:
         self.calls: dict[str, Call] = {}
-        self.changed = asyncio.Event()
+        self.changed = Signal()
         """Set by everything that happens here."""
         self._resting = asyncio.Event()
         """Set by what may have left the run idle."""

@@ -8,7 +8,7 @@ from belay_core import commands
 from belay_core.engine.services import Services
 from belay_core.engine.turns import Turns, Waiting
 from belay_core.errors import BelayError, EngineStoreError, StoreError
-from belay_core.moments import Millis, event_or_time
+from belay_core.moments import Millis, Signal, event_or_time
 from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
 from belay_core.outcomes.engine import LapseOutcome, NoSuchApproval, Recorded, RecordOutcome, Renewed, RenewOutcome
 from belay_core.outcomes.runs import FenceLost
@@ -42,7 +42,7 @@ class Holding:
         """The boot-time moment at which the last confirmed sign of life was sent."""
         self._services = services
         self._turns = Turns()
-        self._over = asyncio.Event()
+        self._over = Signal()
 
     @property
     def has_news(self) -> bool:

@@ -14,7 +14,7 @@ from belay_core.engine.leasing import LeaseKeeper, keep
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError
 from belay_core.ids import RunId
-from belay_core.moments import event_or_time
+from belay_core.moments import Signal, event_or_time
 from belay_core.outcomes.engine import Acquired
 from belay_core.ownership.identity import is_gone, this_process
 from belay_core.records.owner import OwnerId
@@ -22,6 +22,10 @@ from belay_core.workflows.definition import Definition
 
 _LOG = logging.getLogger("belay")
 _LONGEST_WAIT = 5.0
+_LATELY_MS = 1_000
+"""How long after runs were taken more of them are expected."""
+_QUICKER = 4
+"""How many times as often is looked for them meanwhile."""
 
 
 class Host:
@@ -34,11 +38,12 @@ class Host:
         self._identity = this_process(services.stores.ids)
         self._drains: dict[Drain, asyncio.Task[None]] = {}
         self._of_run: defaultdict[RunId, list[Drain]] = defaultdict(list)
-        self._freed = asyncio.Event()
+        self._freed = Signal()
         self._leaving = asyncio.Event()
-        self._grace_over = asyncio.Event()
+        self._grace_over = Signal()
         self._looked_for_dead = float("-inf")
         self._woke = float("-inf")
+        self._took = float("-inf")
         self.keeper = LeaseKeeper(self._stores, self.holdings)
 
     @property
@@ -84,6 +89,8 @@ class Host:
         owner = self._identity.owner(self._stores.ids)
         command = commands.Acquire(owner, tuple(self._definitions), room, await self._dead())
         acquired = await self._stores.engine.acquire(command)
+        if acquired:
+            self._took = self._stores.clock.elapsed()
         for each, history in await self._histories(acquired):
             self._begin(each, history)
         return len(acquired)
@@ -100,11 +107,18 @@ class Host:
                 self._freed.clear()
                 try:
                     await self.take(waking=self._wakes())
-                    wait = self._services.settings.poll
+                    wait = self._pause()
                 except StoreError as error:
                     _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
                     wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.chance.draw()))
                 await event_or_time(self._freed, self._stores.clock, wait)
+
+    def _pause(self) -> float:
+        """Seconds until the next look: fewer where work has come lately and nobody here would be told of more."""
+        poll = self._services.settings.poll
+        if self._stores.wakes.hears_others or self._stores.clock.elapsed() - self._took > _LATELY_MS:
+            return poll
+        return poll / _QUICKER
 
     def _wakes(self) -> bool:
         """Whether what is due is looked for: once a poll, as who looks oftener was told of what is ready already."""

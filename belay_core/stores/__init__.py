@@ -10,7 +10,7 @@ from belay_core.stores.retention import Retention
 from belay_core.stores.run_store import RunStore
 from belay_core.stores.snapshots import SnapshotReads, Snapshots
 from belay_core.stores.waiting_store import WaitingStore
-from belay_core.stores.wakes import Wakes
+from belay_core.stores.wakes import Relay, Wakes
 from belay_core.stores.writing import Transaction, Writer
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Journal",
     "LeaseTimes",
     "Migrations",
+    "Relay",
     "Retention",
     "RunStore",
     "SnapshotReads",

@@ -37,6 +37,11 @@ class FollowingClock(Clock):
         self._sampled = False
         self._unsettled_until = float("-inf")
 
+    @property
+    def on_loop(self) -> bool:
+        """Whether its sleep is the event loop's."""
+        return bool(getattr(self._base, "on_loop", False))
+
     def now(self) -> float:
         """The moment as the database sees it."""
         return self._base.elapsed() + self._offset

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from belay_core.commands import Renew
+from typing_extensions import override
+
+from belay_core.admission import json
+from belay_core.commands import Decide, Renew
 from belay_core.moments import Millis
 from belay_drivers.postgres.clock import FollowingClock
-from belay_drivers.postgres.wire import Asking
-from belay_drivers.sql.database import Database, Sent
-from belay_drivers.sql.hot import Acquisition, HotPaths
+from belay_drivers.postgres.wire import Asking, TransactionWire
+from belay_drivers.sql.database import Database, Done, Sent, Unknown
+from belay_drivers.sql.hot import Acquisition, HistoryRows, HotPaths, decision_facts
 from belay_drivers.sql.keys import key_of
-from belay_drivers.sql.rows import RECORDS_SQL, Columns
+from belay_drivers.sql.rows import APPROVALS_SQL, RECORDS_SQL, Columns
 
 # Locking in the order of the keys keeps two overlapping renewals from waiting for each other, and looking each run up
 # by itself keeps the plan from scanning them all where the database has no statistics yet.
@@ -38,6 +41,15 @@ FROM (SELECT extract(epoch FROM clock_timestamp()) * 1000.0 AS ms) c LEFT JOIN r
 
 _RECORDS: Final = f"""{RECORDS_SQL}
 WHERE belay_runs.run_id = ANY ($1::text[])"""
+
+_ATTEMPTS: Final = "SELECT * FROM belay_attempts WHERE run_id = ANY ($1::text[]) AND kind IS NOT NULL"
+_APPROVALS: Final = f"""{APPROVALS_SQL}
+WHERE belay_approvals.run_id = ANY ($1::text[])"""
+_OPEN: Final = f"""{APPROVALS_SQL}
+  JOIN belay_runs ON belay_runs.run_id = belay_approvals.run_id
+WHERE belay_approvals.run_id = $1::text AND belay_approvals.decision IS NULL
+  AND belay_runs.status NOT IN ('cancelled', 'completed', 'failed')
+ORDER BY belay_approvals.asked_at, belay_approvals.approval_id LIMIT $2::bigint"""
 
 _ACQUIRE: Final = """
 WITH lost AS MATERIALIZED (
@@ -86,6 +98,42 @@ FROM taken JOIN belay_run_values v ON v.run_id = taken.run_id
 ORDER BY taken.priority DESC, taken.kind, taken.place
 """
 
+# The run's lock first, then the approval's, which is looked at again if it had to be waited for.
+_ASKED: Final = """
+SELECT p.run_id, p.gate, coalesce(v.full_id, p.run_id) AS full_id
+FROM belay_approvals p LEFT JOIN belay_run_values v ON v.run_id = p.run_id
+WHERE p.approval_id = $1::text
+"""
+_DECIDE: Final = """
+WITH held AS MATERIALIZED (
+  SELECT run_id FROM belay_runs WHERE run_id = $1::text AND status NOT IN ('cancelled', 'completed', 'failed')
+  FOR NO KEY UPDATE
+), asked AS MATERIALIZED (
+  SELECT p.run_id FROM held CROSS JOIN LATERAL (
+    SELECT run_id FROM belay_approvals
+    WHERE approval_id = $2::text AND run_id = held.run_id AND decision IS NULL AND subject_digest = $3::text
+      AND (lapse_at IS NULL OR lapse_at > $4::bigint)
+    FOR NO KEY UPDATE
+  ) p
+), decided AS (
+  UPDATE belay_approvals p SET decision = $5::text, decided_by = $6::text, decided_at = $4::bigint,
+    reason = $7::text, edited = $8::text, edited_digest = $9::text
+  FROM asked WHERE p.approval_id = $2::text AND p.run_id = asked.run_id
+  RETURNING p.run_id
+), marked AS (
+  UPDATE belay_runs r SET last_entry = r.last_entry + 1, ready_at = CASE
+    WHEN r.status = 'running' AND r.ready_at >= $4::bigint THEN r.ready_at + 1
+    WHEN r.status <> 'running' AND r.ready_at < $4::bigint THEN r.ready_at
+    ELSE $4::bigint END
+  FROM decided WHERE r.run_id = decided.run_id
+  RETURNING r.run_id, r.last_entry
+), noted AS (
+  INSERT INTO belay_journal (run_id, entry, at, kind, facts)
+  SELECT run_id, last_entry, $4::bigint, 'decided', $10::text FROM marked
+)
+SELECT run_id FROM marked
+"""
+
 
 class PostgresHotPaths(HotPaths):
     """The hot statements; ``clock`` learns the time from the replies, where it follows the database's."""
@@ -131,6 +179,47 @@ class PostgresHotPaths(HotPaths):
             [owner.nonce for owner in dead],
         )
         return await self._database.send_straight(lambda: self._wire.ask(_ACQUIRE, given))
+
+    @override
+    async def decide(self, command: Decide, now_ms: Millis) -> Sent[str | None]:
+        """Decide where nothing stands in the way."""
+        asked = await self._database.look(lambda: self._looks.ask(_ASKED, (command.approval_id,)))
+        if not asked:
+            return Done(None)
+        given = (
+            asked[0]["run_id"],
+            command.approval_id,
+            command.digest,
+            now_ms,
+            command.decision,
+            command.by,
+            command.reason,
+            command.edited,
+            command.edited_digest,
+            json.encode(decision_facts(command, asked[0]["gate"])),
+        )
+        sent = await self._database.send_straight(lambda: self._wire.ask(_DECIDE, given))
+        if isinstance(sent, Unknown):
+            return Unknown(sent.failure, None)
+        return Done(asked[0]["full_id"] if sent.value else None)
+
+    @override
+    async def history(self, keys: Sequence[str]) -> HistoryRows | None:
+        """Read runs with all that is recorded of them; through a pooler each statement would be a transaction."""
+        if isinstance(self._looks, TransactionWire):
+            return None
+        return await self._database.look(lambda: self._stored(list(keys)))
+
+    @override
+    async def asked(self, key: str, limit: int) -> Sequence[Columns] | None:
+        """Read what waits at gates of a run, the oldest first."""
+        if isinstance(self._looks, TransactionWire):
+            return None
+        return await self._database.look(lambda: self._looks.ask(_OPEN, (key, limit)))
+
+    async def _stored(self, keys: list[str]) -> HistoryRows:
+        ask = self._looks.ask
+        return HistoryRows(await ask(_RECORDS, (keys,)), await ask(_ATTEMPTS, (keys,)), await ask(_APPROVALS, (keys,)))
 
     async def _renewed(self, given: tuple[Any, ...]) -> Sequence[Columns]:
         asked = self._elapsed()

@@ -16,6 +16,7 @@ from belay_drivers.postgres.connecting import Address, Pooler, address_of, fleet
 from belay_drivers.postgres.dialect import DIALECT
 from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotPaths
+from belay_drivers.postgres.listening import listening
 from belay_drivers.postgres.roles import grants
 from belay_drivers.postgres.wire import Asking, PostgresWire, TransactionWire
 from belay_drivers.sql.carrying import LoopCarrier
@@ -59,7 +60,7 @@ async def open_postgres(
             following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
             await following.refresh()
             clock = following.clock
-        yield assembled(
+        stores = assembled(
             database,
             clock=clock,
             ids=ids or Uuid7Ids(),
@@ -69,6 +70,8 @@ async def open_postgres(
             coalescer=coalescer,
             **_beside(following),
         )
+        async with listening(stores.wakes, address):
+            yield stores
     finally:
         await coalescer.close()
         await looks.close()

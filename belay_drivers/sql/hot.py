@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from belay_core.commands import Acquire, Renew
+from belay_core.commands import Acquire, Decide, Renew
 from belay_core.moments import Millis
-from belay_drivers.sql.database import Sent
+from belay_core.records.attempt import JsonValue
+from belay_drivers.sql.database import Done, Sent
 from belay_drivers.sql.rows import Columns
 
 
@@ -20,6 +21,26 @@ class Acquisition:
     stale_before: Millis
     """An owner whose last sign of life is older is gone."""
     facts: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRows:
+    """What is stored of some runs, in no order; the approvals were read last, so that they are never behind."""
+
+    runs: Sequence[Columns]
+    attempts: Sequence[Columns]
+    approvals: Sequence[Columns]
+
+
+def decision_facts(command: Decide, gate: str) -> dict[str, JsonValue]:
+    """What the journal says of a decision at this gate."""
+    return {
+        "approval_id": command.approval_id,
+        "gate": gate,
+        "decision": command.decision,
+        "by": command.by,
+        "digest": command.edited_digest or command.digest,
+    }
 
 
 class HotPaths(Protocol):
@@ -39,3 +60,18 @@ class HotPaths(Protocol):
     @abstractmethod
     async def acquire(self, asked: Acquisition) -> Sent[Sequence[Columns]]:
         """Own runs and note it in their journals: their rows after the change, in the order of the answer."""
+
+    async def decide(self, command: Decide, now_ms: Millis) -> Sent[str | None]:  # noqa: ARG002  (a default knows no way)
+        """Decide where that can be done plainly, and note it: the id of the run; None where nothing was done.
+
+        Whoever is told None decides in steps, and gets the answer that says why.
+        """
+        return Done(None)
+
+    async def history(self, keys: Sequence[str]) -> HistoryRows | None:  # noqa: ARG002  (as above)
+        """Read runs with all that is recorded of them; None where this way has nothing to gain."""
+        return None
+
+    async def asked(self, key: str, limit: int) -> Sequence[Columns] | None:  # noqa: ARG002  (as above)
+        """Read what waits at gates of a run that is not over, the oldest first; None as for ``history``."""
+        return None

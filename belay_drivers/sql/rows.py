@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, literal_column, select
 
 from belay_core.ids import ApprovalId, RunId
 from belay_core.records.owner import OwnerId
@@ -38,9 +38,11 @@ APPROVALS: Final[Select[Any]] = select(approvals, attempts.c.full_key, values.c.
         attempts,
         (attempts.c.run_id == approvals.c.run_id)
         & (attempts.c.step_key_digest == approvals.c.step_key_digest)
-        & (attempts.c.attempt == 1),
+        & (attempts.c.attempt == literal_column("1")),
     ).outerjoin(values, values.c.run_id == approvals.c.run_id)
 )
+APPROVALS_SQL: Final = str(APPROVALS)
+"""As ``RECORDS_SQL``."""
 
 
 _STATUSES: Final = {status.value: status for status in RunStatus}

@@ -356,7 +356,7 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         "decision_read_before_the_lock",
         _DECIDING,
         ("        asked = None if held is None else self._asked(tx)\n", ""),
-        by="fifty",
+        by="fifty or that_waited",
     ),
     mutant(
         "question_left_open_at_the_end",

@@ -25,6 +25,8 @@ USUAL = ("-k", "postgres or pooler", "tests/variants/through_pooler.py", "tests/
 UNFIT = (
     # Looks at settings of the session, which a pooler does not keep.
     "tests/drivers/test_opening.py::test_postgres_sessions_say_who_they_are_and_cannot_hang",
+    # Opens stores beside the pooler, and none behind it listens.
+    "tests/drivers/test_listening.py",
     # Looks for a word in what is sent, which the settings of a transaction have in them.
     "tests/drivers/test_conformance.py::TestPostgres::test_a_request_costs_the_same_whatever_the_length_of_the_lineage",
 )

@@ -14,9 +14,10 @@ from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound
 from belay_core.records.attempt import JsonValue
 from belay_core.records.run import is_terminal_run_status
 from belay_drivers.sql.children import Noted, close_approval, note, note_at
-from belay_drivers.sql.database import undone
+from belay_drivers.sql.database import Unknown, undone
 from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.fences import OVER, Held, lock, written
+from belay_drivers.sql.hot import decision_facts
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.news import MARKED
 from belay_drivers.sql.rows import Columns, status_of
@@ -55,11 +56,23 @@ class Deciding(Role):
         """Answer a gate; one decision counts."""
         admission.decide(command)
         decision = _Decision(command, self._now())
-        work = self._parts.database.write(decision.made, decision.repeated)
-        ended = await self._guard("decide", work)
+        ended = await self._guard("decide", self._decide(command, decision))
         if isinstance(ended, outcomes.Decided):
             self._parts.wakes.poke(decision.run_id, ready=True)
         return ended
+
+    async def _decide(self, command: commands.Decide, decision: "_Decision") -> outcomes.DecideOutcome:
+        """Straight where that does, else in steps; in somebody else's transaction nothing is done behind its back."""
+        parts = self._parts
+        if parts.coalescer is None:
+            return await parts.database.write(decision.made, decision.repeated)
+        sent = await parts.hot.decide(command, decision.now_ms)
+        if isinstance(sent, Unknown):
+            return await parts.database.write(decision.repeated)
+        if sent.value is None:
+            return await parts.database.write(decision.made, decision.repeated)
+        decision.run_id = sent.value
+        return outcomes.Decided(decision.now_ms)
 
     async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
         """Ask a run to stop."""
@@ -80,7 +93,7 @@ class _Decision:
     def __init__(self, command: commands.Decide, now_ms: Millis) -> None:
         self.run_id: str | None = None
         self._command = command
-        self._now = now_ms
+        self.now_ms = now_ms
 
     def made(self, tx: Connection) -> outcomes.DecideOutcome:
         """Store it."""
@@ -92,7 +105,7 @@ class _Decision:
 
     def _made(self, tx: Connection, *, again: bool) -> outcomes.DecideOutcome:
         asked = self._asked(tx)
-        held = None if asked is None else lock(tx, asked["run_id"], self._now)
+        held = None if asked is None else lock(tx, asked["run_id"], self.now_ms)
         # Read anew under the lock: what was read above may have been decided while we waited for it.
         asked = None if held is None else self._asked(tx)
         if held is None or asked is None:
@@ -100,11 +113,11 @@ class _Decision:
         self.run_id = asked["full_id"] or asked["run_id"]
         refusal = self._refusal(asked, held)
         if isinstance(refusal, outcomes.AlreadyDecided) and again and self._is_ours(asked):
-            return undone(tx, outcomes.Decided(self._now))
+            return undone(tx, outcomes.Decided(self.now_ms))
         if refusal is not None:
             return undone(tx, refusal)
         self._store(tx, held, asked["gate"])
-        return outcomes.Decided(self._now)
+        return outcomes.Decided(self.now_ms)
 
     def _asked(self, tx: Connection) -> Columns | None:
         return tx.execute(_APPROVAL, {"b_approval": self._command.approval_id}).mappings().one_or_none()
@@ -122,7 +135,7 @@ class _Decision:
     def _is_ours(self, asked: Columns) -> bool:
         given = self._command
         stored = (asked["decision"], asked["decided_by"], asked["decided_at"], asked["edited_digest"])
-        return stored == (given.decision, given.by, self._now, given.edited_digest)
+        return stored == (given.decision, given.by, self.now_ms, given.edited_digest)
 
     def _store(self, tx: Connection, held: Held, gate: str) -> None:
         given = self._command
@@ -135,14 +148,7 @@ class _Decision:
         }
         close_approval(tx, held, given.approval_id, changes)
         mark(tx, held)
-        facts: dict[str, JsonValue] = {
-            "approval_id": given.approval_id,
-            "gate": gate,
-            "decision": given.decision,
-            "by": given.by,
-            "digest": given.edited_digest or given.digest,
-        }
-        note(tx, held, "decided", facts)
+        note(tx, held, "decided", decision_facts(given, gate))
 
 
 class _Request:

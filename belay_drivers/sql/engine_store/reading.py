@@ -14,6 +14,7 @@ from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRec
 from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import OVER
 from belay_drivers.sql.gathering import Gathering
+from belay_drivers.sql.hot import HistoryRows
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import (
     APPROVALS,
@@ -40,6 +41,13 @@ _ATTEMPTS: Final = select(attempts).where(
     attempts.c.kind.is_not(None),
 )
 _APPROVALS: Final = APPROVALS.where(approvals.c.run_id.in_(bindparam("b_runs", expanding=True)))
+_OPEN: Final = (
+    APPROVALS.join(runs, runs.c.run_id == approvals.c.run_id)
+    .where(approvals.c.decision.is_(None), runs.c.status.not_in(OVER))
+    .order_by(approvals.c.asked_at, approvals.c.approval_id)
+    .limit(bindparam("b_limit"))
+)
+_OPEN_OF_RUN: Final = _OPEN.where(approvals.c.run_id == bindparam("b_run"))
 _JOURNAL: Final = (
     select(journal)
     .where(journal.c.run_id == bindparam("b_run"), journal.c.kind.not_like("ownership.%"))
@@ -61,8 +69,15 @@ class Reading(Role):
 
     async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
         """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
-        work = self._parts.database.read(lambda tx: _histories(tx, command.run_ids))
-        return await self._guard("history", work)
+        keys = [key_of(run_id) for run_id in command.run_ids]
+        known = await self._guard("history", self._histories(list(dict.fromkeys(keys))))
+        return tuple(known[key] for key in keys if key in known)
+
+    async def _histories(self, keys: list[str]) -> Mapping[str, commands.RunHistory]:
+        """Straight where the database gains by that; in somebody else's transaction nothing is done behind its back."""
+        if self._parts.coalescer is not None and (rows := await self._parts.hot.history(keys)) is not None:
+            return _told(rows)
+        return await self._parts.database.read(lambda tx: _read(tx, keys))
 
     async def find_run(self, run_id: RunId) -> RunRecord | None:
         """One run with its payloads."""
@@ -90,19 +105,20 @@ class Reading(Role):
 
     async def list_approvals(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
         """Undecided approvals of runs that are not over, the oldest first."""
-        statement = (
-            APPROVALS.join(runs, runs.c.run_id == approvals.c.run_id)
-            .where(approvals.c.decision.is_(None), runs.c.status.not_in(OVER))
-            .order_by(approvals.c.asked_at, approvals.c.approval_id)
-            .limit(max(command.limit, 0))
-        )
-        if command.run_id is not None:
-            statement = statement.where(approvals.c.run_id == key_of(command.run_id))
+        return await self._guard("list_approvals", self._approvals(command))
+
+    async def _approvals(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
+        parts, limit = self._parts, max(command.limit, 0)
+        key = None if command.run_id is None else key_of(command.run_id)
+        if key is not None and parts.coalescer is not None and (rows := await parts.hot.asked(key, limit)) is not None:
+            return tuple(map(approval_record, rows))
 
         def read(tx: Connection) -> tuple[ApprovalRecord, ...]:
-            return tuple(approval_record(row) for row in tx.execute(statement).mappings().all())
+            statement = _OPEN if key is None else _OPEN_OF_RUN
+            bound = {"b_limit": limit} if key is None else {"b_limit": limit, "b_run": key}
+            return tuple(approval_record(row) for row in tx.execute(statement, bound).mappings().all())
 
-        return await self._guard("list_approvals", self._parts.database.read(read))
+        return await parts.database.read(read)
 
     async def find_approval(self, approval_id: str) -> ApprovalRecord | None:
         """One approval, decided or not."""
@@ -148,12 +164,11 @@ def _page(command: commands.ListRuns) -> Any:
     return statement
 
 
-def _histories(tx: Connection, run_ids: Sequence[RunId]) -> tuple[commands.RunHistory, ...]:
-    keys = [key_of(run_id) for run_id in run_ids]
+def _read(tx: Connection, keys: list[str]) -> Mapping[str, commands.RunHistory]:
     known: dict[str, commands.RunHistory] = {}
-    for chunk in _chunks(list(dict.fromkeys(keys))):
-        known |= _history_of(tx, chunk)
-    return tuple(known[key] for key in keys if key in known)
+    for chunk in _chunks(keys):
+        known |= _told(_rows_of(tx, chunk))
+    return known
 
 
 def _chunks(keys: list[str]) -> Iterator[list[str]]:
@@ -164,23 +179,24 @@ def _chunks(keys: list[str]) -> Iterator[list[str]]:
         yield chunk + chunk[-1:] * (length - len(chunk))
 
 
-def _history_of(tx: Connection, keys: list[str]) -> dict[str, commands.RunHistory]:
+def _rows_of(tx: Connection, keys: list[str]) -> HistoryRows:
     bound = {"b_runs": keys}
     # In this order: a decision marks the run and is read with it, so the approvals are never behind the mark.
-    found = tx.execute(_RUNS, bound).mappings().all()
-    steps = sorted(
+    return HistoryRows(
+        tx.execute(_RUNS, bound).mappings().all(),
         tx.execute(_ATTEMPTS, bound).mappings().all(),
-        key=lambda row: (row["run_id"], row["full_key"] or "", row["attempt"]),
-    )
-    asked = sorted(
         tx.execute(_APPROVALS, bound).mappings().all(),
-        key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]),
     )
-    attempts_of = {key: tuple(map(step_record, rows)) for key, rows in groupby(steps, lambda row: row["run_id"])}
-    approvals_of = {key: tuple(map(approval_record, rows)) for key, rows in groupby(asked, lambda row: row["run_id"])}
+
+
+def _told(rows: HistoryRows) -> dict[str, commands.RunHistory]:
+    steps = sorted(rows.attempts, key=lambda row: (row["run_id"], row["full_key"] or "", row["attempt"]))
+    asked = sorted(rows.approvals, key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]))
+    attempts_of = {key: tuple(map(step_record, found)) for key, found in groupby(steps, lambda row: row["run_id"])}
+    approvals_of = {key: tuple(map(approval_record, found)) for key, found in groupby(asked, lambda row: row["run_id"])}
     return {
         row["run_id"]: commands.RunHistory(
             run_record(row), attempts_of.get(row["run_id"], ()), approvals_of.get(row["run_id"], ())
         )
-        for row in found
+        for row in rows.runs
     }

@@ -1,0 +1,258 @@
+"""Wake-ups between processes: what one of them pokes the others are notified of, gathered and beside the commits.
+
+A notification is a hint. It may be lost, late or about nothing, and whoever waits looks again by itself in the end.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from belay_core.admission import json
+from belay_core.chance import SystemChance
+from belay_core.moments import Signal
+from belay_core.stores.wakes import Relay, Wakes
+from belay_drivers.postgres.connecting import Address, held
+from belay_drivers.sql.keys import key_of
+
+SPACING: Final = 0.01
+"""Seconds between two notifications of this process at least."""
+MOST_RUNS: Final = 100
+"""Runs one notification names at most; of more it says that any may have changed."""
+MOST_BYTES: Final = 4_000
+"""Bytes of one notification at most; the server takes 7,999."""
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 30.0
+"""Seconds between two tries to connect, longer after each that failed; and how long silence is believed in."""
+FAREWELL: Final = 1.0
+"""Seconds that closing waits at most for what is still to be told."""
+
+# One channel a schema. The lock that a notification takes through its commit is held for no flush of the log.
+_PREPARED: Final = (
+    "SELECT 'belay_' || to_hex(hashtextextended('belay:' || current_schema(), 0)),"
+    " set_config('synchronous_commit', 'off', false)"
+)
+
+
+@asynccontextmanager
+async def listening(wakes: Wakes, address: Address) -> AsyncGenerator[None]:
+    """Relay wake-ups until the block is left; not behind a pooler, which keeps nobody listening."""
+    if address.pooler:
+        yield
+        return
+    relay = PostgresRelay(wakes, lambda: held(address))
+    wakes.relay_by(relay)
+    try:
+        yield
+    finally:
+        await relay.close()
+
+
+class PostgresRelay(Relay):
+    """Hears and tells over one connection of its own, opened when somebody first pokes or waits.
+
+    Where there is no connection it tries again, ever less often, and those who wait look as often as without it.
+    """
+
+    def __init__(self, wakes: Wakes, connects: Callable[[], AsyncEngine]) -> None:
+        self._wakes = wakes
+        self._connects = connects
+        self._untold = _Untold()
+        self._stirred = Signal()
+        """Set where there is something to tell, where the connection is lost, and at the end."""
+        self._closing = Signal()
+        self._wanted = asyncio.Event()
+        """Set once somebody pokes or waits."""
+        self._failing = False
+        """Whether the last try to connect failed."""
+        self._connected = False
+        # In no context of the caller's: it outlives the span that is open there.
+        loop = asyncio.get_running_loop()
+        self._working = loop.create_task(self._work(), name="belay-relay", context=Context())
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection listens."""
+        return self._connected
+
+    def tell(self, run_id: str | None, *, ready: bool) -> None:
+        """Notify others soon."""
+        if not self._closing.is_set():
+            self._untold.add(run_id, ready=ready)
+            self._stirred.set()
+            self._wanted.set()
+
+    def listen(self) -> None:
+        """Be connected, or try to be."""
+        self._wanted.set()
+
+    async def close(self) -> None:
+        """Tell what is still to be told, if that is possible soon, and let go of the connection."""
+        self._closing.set()
+        self._stirred.set()
+        try:
+            if self._connected or (self._untold and not self._failing):
+                await asyncio.wait([self._working], timeout=FAREWELL)
+        finally:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+    async def _work(self) -> None:
+        await self._wanted.wait()
+        engine, chance, loop = self._connects(), SystemChance(), asyncio.get_running_loop()
+        pause = FIRST_PAUSE
+        try:
+            while True:
+                began = loop.time()
+                if (line := await self._opened(engine)) is not None:
+                    await self._served(line)
+                if self._closing.is_set():
+                    return
+                if loop.time() - began > LONGEST_PAUSE:
+                    pause = FIRST_PAUSE
+                await self._closing.within(pause * (0.5 + chance.draw() / 2))
+                pause = min(2 * pause, LONGEST_PAUSE)
+        finally:
+            await engine.dispose()
+
+    async def _opened(self, engine: AsyncEngine) -> "_Line | None":
+        try:
+            line = await _Line.opened(engine, self._heard, self._stirred.set)
+        except Exception:  # noqa: BLE001  (whatever stands in the way, there is another try)
+            line = None
+        self._failing = line is None
+        return line
+
+    async def _served(self, line: "_Line") -> None:
+        """Hear and tell over the connection until it is lost, or everything is over."""
+        parting = False
+        # A hint that cannot be given is not given; what was told while nobody listened here, one look makes up for.
+        with suppress(Exception):
+            try:
+                self._connected = True
+                self._wakes.hear(None, ready=True)
+                parting = await self._tell_until_lost(line)
+            finally:
+                self._connected = False
+                await line.close(broken=not parting)
+
+    async def _tell_until_lost(self, line: "_Line") -> bool:
+        """Whether everything is over, and the connection is whole."""
+        loop, free_at = asyncio.get_running_loop(), 0.0
+        while not line.lost:
+            self._stirred.clear()
+            if self._untold:
+                if (early := free_at - loop.time()) > 0:
+                    await self._closing.within(early)
+                free_at = loop.time() + SPACING
+                await line.notify(self._untold.taken())
+            elif self._closing.is_set():
+                return True
+            else:
+                await self._stirred.within(LONGEST_PAUSE)
+                if not self._stirred.is_set():
+                    await line.look()
+        return False
+
+    def _heard(self, payload: str) -> None:
+        try:
+            told = json.decode(payload)
+        except json.JsonRefused:
+            told = None
+        facts = told if isinstance(told, dict) else {}
+        runs = facts.get("runs")
+        # Whatever this release cannot read may be about anything.
+        named = [each for each in runs if isinstance(each, str)] if isinstance(runs, list) else None
+        self._wakes.hear(named, ready=facts.get("ready") is not False)
+
+
+class _Untold:
+    """What others have not been told yet."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, None] = {}
+        self._any = False
+        self._ready = False
+
+    def __bool__(self) -> bool:
+        return bool(self._runs) or self._any or self._ready
+
+    def add(self, run_id: str | None, *, ready: bool) -> None:
+        """One poke more."""
+        self._ready = self._ready or ready
+        if run_id is None or self._any:
+            return
+        # Whoever waits knows a run by its id, not by the key of one that is too long.
+        if key_of(run_id) != run_id or len(self._runs) >= MOST_RUNS:
+            self._any = True
+        else:
+            self._runs[run_id] = None
+
+    def taken(self) -> str:
+        """All of it as a payload; nothing is left."""
+        runs, everything, ready = list(self._runs), self._any, self._ready
+        self._runs, self._any, self._ready = {}, False, False
+        payload = json.encode({"ready": ready, "runs": None if everything else [*runs]})
+        if len(payload.encode()) > MOST_BYTES:
+            return json.encode({"ready": ready, "runs": None})
+        return payload
+
+
+class _Line:
+    """An open connection that listens."""
+
+    def __init__(self, connection: AsyncConnection, driver: Any, channel: str) -> None:
+        self._connection = connection
+        self._driver = driver
+        self._sql = f"SELECT pg_notify('{channel}', $1)"
+        self._prepared: Any = None
+
+    @classmethod
+    async def opened(cls, engine: AsyncEngine, heard: Callable[[str], None], lost: Callable[[], None]) -> "_Line":
+        """Connect and listen; ``heard`` is given what others tell, ``lost`` is called when the connection is."""
+        connection = await engine.connect()
+        try:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            channel: str = await driver.fetchval(_PREPARED)
+            ours = driver.get_server_pid()
+
+            def told(_driver: object, teller: int, _channel: str, payload: str) -> None:
+                if teller != ours:
+                    heard(payload)
+
+            def ended(_driver: object) -> None:
+                lost()
+
+            driver.add_termination_listener(ended)
+            await driver.add_listener(channel, told)
+        except BaseException:
+            await connection.invalidate()
+            await connection.close()
+            raise
+        return cls(connection, driver, channel)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection is gone."""
+        gone: bool = self._driver.is_closed()
+        return gone
+
+    async def notify(self, payload: str) -> None:
+        """Tell everybody who listens."""
+        if self._prepared is None:
+            # Not before: a connection that has prepared and not executed yet is told nothing by the server.
+            self._prepared = await self._driver.prepare(self._sql)
+        await self._prepared.fetch(payload)
+
+    async def look(self) -> None:
+        """Find out whether the other side is still there."""
+        await self._driver.execute("SELECT 1")
+
+    async def close(self, *, broken: bool) -> None:
+        """Close it; one that is broken without a word to the other side."""
+        if broken:
+            await self._connection.invalidate()
+        await self._connection.close()

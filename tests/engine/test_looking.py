@@ -1,0 +1,113 @@
+"""When somebody looks again: an event or a time, and how often a worker looks where nobody tells it of more."""
+
+import asyncio
+
+import pytest
+
+from belay_core import Context, Worker, workflow
+from belay_core.engine.work import Work
+from belay_core.moments import Signal, SystemClock, event_or_time
+from belay_core.stores import Wakes
+from belay_testing.clock import ManualClock
+
+LONG = 3_600.0
+POLL = 0.8
+
+
+@workflow("looked-for")
+async def looked_for(_ctx: Context, number: int) -> int:
+    return number
+
+
+class Told:
+    """A relay that is connected, and tells nobody."""
+
+    connected = True
+
+    def tell(self, run_id, *, ready):
+        pass
+
+    def listen(self):
+        pass
+
+
+@pytest.fixture(params=["system", "manual"])
+def clock(request):
+    return SystemClock() if request.param == "system" else ManualClock()
+
+
+async def test_an_event_ends_the_wait_for_all_who_share_it(clock):
+    event = Signal()
+    waits = [asyncio.ensure_future(event_or_time(event, clock, LONG)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in waits)
+    event.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waits)
+        await event_or_time(event, clock, LONG)
+    assert not event._waiting
+
+
+async def test_time_ends_the_wait_and_leaves_the_event_as_it_was(clock):
+    event = Signal()
+    wait = asyncio.ensure_future(event_or_time(event, clock, 0.001))
+    if isinstance(clock, ManualClock):
+        while clock.next_due() is None:
+            await asyncio.sleep(0)
+        clock.advance(1)
+    await asyncio.wait_for(wait, 5)
+    assert (event.is_set(), len(event._waiting)) == (False, 0)
+
+
+async def test_a_wait_that_is_cancelled_leaves_nobody_waiting(clock):
+    event = Signal()
+    wait = asyncio.ensure_future(event_or_time(event, clock, LONG))
+    await asyncio.sleep(0)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    assert not event._waiting
+    event.set()
+
+
+async def test_time_passes_for_work_that_nobody_may_cancel_too():
+    work = Work(event_or_time(Signal(), SystemClock(), 0.001))
+    done, _ = await asyncio.wait([work], timeout=5)
+    assert done == {work}
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_it_is_told(
+    belay_stores, belay_clock, told
+):
+    async with belay_stores as stores:
+        if told:
+            stores.wakes.relay_by(Told())
+        async with Worker(stores, [looked_for], poll=POLL) as worker:
+            run = await worker.client.start(looked_for, 7)
+            assert await asyncio.wait_for(run.result(), 5) == 7
+            assert await due(belay_clock, 799 if told else 199)
+            belay_clock.advance(1_001)
+            assert await due(belay_clock, 799)
+
+
+async def due(clock, after):
+    """Whether the next one to come back does so within a millisecond after that, once all is quiet."""
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+        found = clock.next_due()
+        if found is not None and after < found <= after + 1:
+            return True
+    return False
+
+
+async def test_only_those_who_wait_for_it_hear_of_a_run():
+    wakes = Wakes()
+    with wakes.listening("one") as one, wakes.listening("two") as two, wakes.listening() as ready:
+        wakes.hear(["one"], ready=False)
+        assert (one.is_set(), two.is_set(), ready.is_set()) == (True, False, False)
+        wakes.hear([], ready=True)
+        assert (two.is_set(), ready.is_set()) == (False, True)
+        wakes.hear(None, ready=False)
+        assert two.is_set()
+    assert not wakes.hears_others
