@@ -23,7 +23,7 @@ def enumerated(tmp_path: Path, *arguments: str) -> tuple[int, dict[str, float], 
 
 
 def test_killed_at_a_statement_nothing_is_lost_and_nothing_doubled(tmp_path: Path):
-    shares = ("--share", "1/64", "--scenarios", "steps", "takeover", "parallel", "lost")
+    shares = ("--share", "1/48", "--scenarios", "steps", "takeover", "parallel", "lost")
     code, figures, output = enumerated(tmp_path, *shares)
     assert code == 0, output
     assert figures["points"] >= 10

@@ -19,7 +19,7 @@ LATE = 0.03
 """Seconds by which a late request is held back."""
 _STARTUP = 196_608
 _HEAD = 5
-_READS = (b"SELECT", b"SHOW", b"SET")
+_READS = (b"SELECT", b"SHOW", b"SET", b"LISTEN")
 
 Meanwhile: TypeAlias = Callable[[], Awaitable[object]]
 
