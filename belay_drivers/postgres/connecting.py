@@ -42,8 +42,11 @@ _QUERY: Final = frozenset(
 """What the query of a URL may say: belay's own words and those the driver takes as text."""
 # A role or a database may have other defaults; the fences are written for this level.
 _ISOLATION: Final = {"default_transaction_isolation": "read committed"}
+# The driver switches `jit` itself where it looks up a type, and puts back what it found: for the session, so that what
+# is set for a transaction would stay.
+_LOCAL_SETTINGS: Final = {**{name: value for name, value in _SETTINGS.items() if name != "jit"}, "jit_above_cost": "-1"}
 _LOCALLY: Final = text(
-    "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items())
+    "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _LOCAL_SETTINGS.items())
 )
 # A prepared statement outlives its transaction, and the pooler gives the connection to somebody else by then. The
 # unnamed one is replaced by the next.

@@ -25,6 +25,8 @@ USUAL = ("-k", "postgres or pooler", "tests/variants/through_pooler.py", "tests/
 UNFIT = (
     # Looks at settings of the session, which a pooler does not keep.
     "tests/drivers/test_opening.py::test_postgres_sessions_say_who_they_are_and_cannot_hang",
+    # Says in the URL what it is opened with, over which this puts a word of its own.
+    "tests/drivers/test_opening.py::test_a_pooler_is_one_by_transaction",
     # Opens stores beside the pooler, and none behind it listens.
     "tests/drivers/test_listening.py",
     # Looks for a word in what is sent, which the settings of a transaction have in them.
