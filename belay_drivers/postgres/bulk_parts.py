@@ -49,7 +49,7 @@ _REPLACING: Final = f"""ON CONFLICT (run_id, step_key_digest, attempt)
     DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in REPLACED)} WHERE kept.state IN ({OPEN_STATES})"""
 _ALONE: Final = ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ATTEMPT.values(), len(_LEASE) + 1))
 
-# What each statement does to the row of a run.
+# What a record does to the row of its run.
 _MARKED: Final = "write_seq = r.write_seq + 1, heartbeat_at = greatest(r.heartbeat_at, l.now_ms), takeovers = 0"
 _COLUMNS: Final = ", ".join(ATTEMPT_COLUMNS)
 

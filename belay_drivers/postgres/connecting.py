@@ -107,10 +107,7 @@ def pooled(address: Address) -> AsyncEngine:
         pool_timeout=POOL_TIMEOUT,
         # Every use ends its own transaction; resetting would be a round trip for nothing.
         pool_reset_on_return=None,
-        connect_args={
-            **address.arguments(_NAME | _SETTINGS | _ISOLATION),
-            "command_timeout": limits.STATEMENT_TIMEOUT + GRACE,
-        },
+        connect_args=_bounded(address, _NAME | _SETTINGS | _ISOLATION),
     )
     if address.pooler:
         event.listen(engine.sync_engine, "begin", _set_locally)
@@ -124,10 +121,7 @@ def held(address: Address) -> AsyncEngine:
         hide_parameters=True,
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
-        connect_args={
-            **address.arguments(_NAME | _SETTINGS | _ISOLATION | _FLUSHING),
-            "command_timeout": limits.STATEMENT_TIMEOUT + GRACE,
-        },
+        connect_args=_bounded(address, _NAME | _SETTINGS | _ISOLATION | _FLUSHING),
     )
 
 
@@ -140,6 +134,11 @@ def fleeting(address: Address) -> AsyncEngine:
         isolation_level="READ COMMITTED",
         connect_args=address.arguments(_NAME),
     )
+
+
+def _bounded(address: Address, settings: dict[str, str]) -> dict[str, Any]:
+    """What the driver is told where no statement may take for ever."""
+    return {**address.arguments(settings), "command_timeout": limits.STATEMENT_TIMEOUT + GRACE}
 
 
 def _set_locally(connection: Connection) -> None:

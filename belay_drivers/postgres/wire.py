@@ -108,6 +108,14 @@ class _Held:
 
     async def fetch(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
         """The rows a statement answers; it commits by itself."""
+        try:
+            return await self._fetched(sql, given)
+        except asyncpg.InvalidCachedStatementError:
+            # A migration has changed what it answers: it was not executed, and is prepared anew.
+            del self._prepared[sql]
+        return await self._fetched(sql, given)
+
+    async def _fetched(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
         prepared = self._prepared.get(sql)
         if prepared is None:
             prepared = self._prepared[sql] = await self._driver.prepare(sql)

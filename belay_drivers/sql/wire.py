@@ -66,4 +66,3 @@ class _Line:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.info: dict[str, Any] = {}

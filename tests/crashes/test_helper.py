@@ -66,7 +66,7 @@ async def test_gates_are_answered_as_told(belay_crashes):
 
     report = await belay_crashes(asking, answers={"clerk": "rejected", "late": "nobody"})
     assert report.outcome == '"Rejected Lapsed"'
-    assert (report.needs_review, report.points > 20) == (0, True)
+    assert (report.needs_review, report.points > 40) == (0, True)
 
 
 async def test_branches_are_survived(belay_crashes):
