@@ -15,6 +15,8 @@ _OF_WORKER: Final = {
     tables.journal.name: "SELECT, INSERT",
 }
 _ALL: Final = "SELECT, INSERT, UPDATE, DELETE"
+_FUNCTIONS: Final = ("belay_runs_sound()",)
+"""What triggers call: nobody needs a right for that, but who migrates has to be able to change it."""
 
 _ROLE: Final = """DO $$ BEGIN
   CREATE ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
@@ -45,4 +47,5 @@ def grants(schema: str = "public") -> str:
             f"GRANT {_OF_WORKER.get(name, _ALL)} ON {table} TO {WORKER};",
             f"GRANT SELECT ON {table} TO {READER};",
         ]
+    lines += [f'ALTER FUNCTION "{schema}".{name} OWNER TO {MIGRATOR};' for name in _FUNCTIONS]
     return "\n".join(lines) + "\n"

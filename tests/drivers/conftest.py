@@ -62,6 +62,7 @@ def loosen() -> Any:
             query = f"SELECT conname FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'c'"  # noqa: S608
             for name in tx.exec_driver_sql(query).scalars().all():
                 tx.exec_driver_sql(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"')
+            tx.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
 
         await database.write(drop)
 

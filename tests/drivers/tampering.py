@@ -51,7 +51,10 @@ class SqlTamper(Tamper):
             return
         query = f"SELECT conname FROM pg_constraint WHERE conrelid = '{table}'::regclass AND contype = 'c'"  # noqa: S608
         names = [name for (name,) in await self.read(query)]
-        await self.run(*(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"' for name in names))
+        await self.run(
+            *(f'ALTER TABLE {table} DROP CONSTRAINT "{name}"' for name in names),
+            f"ALTER TABLE {table} DISABLE TRIGGER USER",
+        )
 
     async def drop(self, table: str) -> None:
         await self.run(f"DROP TABLE {table}" + ("" if self._dialect == "sqlite" else " CASCADE"))

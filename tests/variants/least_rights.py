@@ -29,9 +29,21 @@ async def give_rights(url):
     """The roles, with their rights on this database."""
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute(grants())
+        # Roles belong to all databases of the server: another test may be giving them theirs, and one of the two fails.
+        while not await _gave(connection):
+            continue
     finally:
         await connection.close()
+
+
+async def _gave(connection):
+    try:
+        await connection.execute(grants())
+    except asyncpg.InternalServerError as error:
+        if str(error) != "tuple concurrently updated":
+            raise
+        return False
+    return True
 
 
 def open_as_worker(url, **given):
