@@ -21,6 +21,8 @@ from tests.model.test_against_stores import STEPS, WORKFLOWS, Machine, step
 
 OWNED = (commands.Record, commands.Ask, commands.Park, commands.Settle)
 """Commands whose writes are counted under a lease."""
+_PATIENCE = 0.1
+"""Seconds for what nobody waits for any more, and for each statement that is sent straight."""
 
 
 class LosingMachine(Machine):
@@ -38,7 +40,7 @@ class LosingMachine(Machine):
         """A run is owned from the beginning, and a write that is given up is not waited for."""
         super().empty()
         self.acquire(1, 1, WORKFLOWS, [], 0)
-        self.processes[0].runs._database.patience = 0.0
+        self.processes[0].runs._database.patience = _PATIENCE
 
     def acquire(self, process: int, limit: int, workflows: tuple[str, ...], dead: list[int], after: int) -> None:
         """As without cuts, but that runs of one priority may stand in another order when the reply was lost."""
