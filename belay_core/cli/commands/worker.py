@@ -1,6 +1,7 @@
 """``belay worker``."""
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -69,6 +70,9 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
+        # What is loaded by now stays. A full collection that went through it again would stop all runs for a while.
+        gc.collect()
+        gc.freeze()
         await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
 
 

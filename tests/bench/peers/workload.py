@@ -5,6 +5,7 @@ Imports nothing but the standard library: it runs in the peers' environment.
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -44,6 +45,7 @@ class Tally:
             self.runs.append(time.perf_counter() - began)
 
     def begin(self) -> None:
+        _freeze()
         self._open, self.wall, self.cpu = True, time.perf_counter(), time.process_time()
 
     def end(self) -> None:
@@ -124,6 +126,12 @@ def loop_figures(given: Asked, tally: Tally) -> dict[str, float]:
     return figures
 
 
+def _freeze() -> None:
+    """What is loaded by now is not collected any more, whoever's it is; ``belay worker`` does the same."""
+    gc.collect()
+    gc.freeze()
+
+
 async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> list[Any]:
     """Hand in so many runs from fifty coroutines; what each hand-in answered."""
     turns = iter(range(number))
@@ -137,6 +145,7 @@ async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> li
 async def queue_figures(given: Asked, start: Callable[[int], Awaitable[Any]], ended: Ended) -> dict[str, float]:
     """From the first hand-in until ``ended(handles)`` is over: all runs are completed. A few go before, to warm up."""
     await ended(await by_starters(STARTERS, start))
+    _freeze()
     began = time.perf_counter()
     handles = await by_starters(given.queued, start)
     started = time.perf_counter() - began
