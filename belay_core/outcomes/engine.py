@@ -14,7 +14,11 @@ from belay_core.records.workflow_run import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A new run is stored under this id."""
+    """A new run is stored under this id.
+
+    Where the reply of the database was lost, a run of this id that another call stored in the same millisecond is
+    taken for this call's own.
+    """
 
     run_id: RunId
 
