@@ -4,6 +4,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from datetime import UTC, datetime, timedelta
+from math import floor
 from typing import Final, Protocol, TypeAlias
 
 Millis: TypeAlias = int
@@ -28,7 +29,7 @@ class Clock(Protocol):
 
 def reading(clock: Clock) -> Millis:
     """The clock's moment as it is stored and compared: whole milliseconds, rounded down."""
-    return int(clock.now() // 1)
+    return floor(clock.now())
 
 
 def utc_text(at_ms: Millis) -> str:
@@ -69,7 +70,7 @@ class Signal(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def set(self) -> None:
         """Wake everybody who waits, and from now on nobody waits until ``clear``."""
@@ -82,12 +83,12 @@ class Signal(asyncio.Event):
         loop = asyncio.get_running_loop()
         passed: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(0 if self.is_set() else seconds, _pass, passed)
-        self._waiting.add(passed)
+        self._waiting.append(passed)
         try:
             await passed
         finally:
             timer.cancel()
-            self._waiting.discard(passed)
+            self._waiting.remove(passed)
 
 
 async def event_or_time(event: asyncio.Event, clock: Clock, seconds: float) -> None:

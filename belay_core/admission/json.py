@@ -88,8 +88,11 @@ def decode(text: str, *, unique_keys: bool = False) -> JsonValue:
     wrote the text. Raises ``JsonRefused`` for anything that is not JSON, NaN, infinities and numbers that overflow.
     """
     found = INVALID_TEXT
+    reader = _UNIQUE_READER if unique_keys else _STRICT_READER
     try:
-        return cast("JsonValue", (_UNIQUE_READER if unique_keys else _STRICT_READER).decode(text))
+        # No blank stands round what is written here, and looking for some takes longer than reading a small text.
+        value, end = (None, 0) if text[:1].isspace() else reader.raw_decode(text)
+        return cast("JsonValue", value if end == len(text) else reader.decode(text))
     except JsonRefused as refused:
         found = refused.args[0]
     except (ValueError, RecursionError, TypeError):
@@ -226,15 +229,13 @@ def _left_over(value: object, depth: int, room: int) -> int:
     """
     if type(value) is str:
         return room - len(value) if value.isascii() or is_well_formed(value) else -1
+    if type(value) is dict or type(value) is list:
+        return _left_over_by_container(cast("list[object] | dict[object, object]", value), depth, room - 2)
     if type(value) is int:
         return room - 1 if -limits.MAX_SAFE_INTEGER <= value <= limits.MAX_SAFE_INTEGER else -1
-    if value is None or type(value) is bool:
-        return room - 1
     if type(value) is float:
         return room - 1 if math.isfinite(value) else -1
-    if type(value) in _CONTAINERS:
-        return _left_over_by_container(cast("list[object] | dict[object, object]", value), depth, room - 2)
-    return -1
+    return room - 1 if value is None or type(value) is bool else -1
 
 
 def _left_over_by_container(value: list[object] | dict[object, object], depth: int, room: int) -> int:

@@ -1,5 +1,6 @@
 """A run in the hand of whoever started it."""
 
+import asyncio
 from typing import Generic, TypeVar
 
 from belay_core.engine.failures import read_failure
@@ -29,13 +30,22 @@ class RunHandle(Generic[Out]):
         """Whether this very call made the run; False where it was found."""
         self._stores = stores
         self._codec = codec
+        self._begun_just_now = False
+
+    def begun_just_now(self) -> None:
+        """The run has only just been stored: who waits for it in this turn of the loop need not look at once."""
+        self._begun_just_now = True
+        asyncio.get_running_loop().call_soon(self._goes_on)
+
+    def _goes_on(self) -> None:
+        self._begun_just_now = False
 
     async def result(self) -> Out:
         """Wait for the end of the run, and give its result.
 
         Raises ``RunFailed``, ``RunCancelled``, ``RunNotFoundError``; bound the wait with ``asyncio.timeout``.
         """
-        run = await ended(self._stores, self.run_id)
+        run = await ended(self._stores, self.run_id, at_once=not self._begun_just_now)
         if run.status is RunStatus.CANCELLED:
             raise RunCancelled(self.run_id)
         if run.status is RunStatus.FAILED:
@@ -43,10 +53,13 @@ class RunHandle(Generic[Out]):
         return self._codec.decode(run.result or "null")
 
 
-async def ended(stores: Stores, run_id: RunId) -> RunRecord:
-    """The run once it is over. Raises ``RunNotFoundError``."""
+async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunRecord:
+    """The run once it is over; the first look is left out where not ``at_once``. Raises ``RunNotFoundError``."""
     with stores.wakes.listening(run_id) as woken:
         wait = POLL
+        if not at_once:
+            await event_or_time(woken, stores.clock, wait)
+            wait *= 2
         while True:
             woken.clear()
             run = await stores.engine.find_run(run_id)

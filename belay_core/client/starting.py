@@ -24,6 +24,8 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 _PRIORITIES = 2**31
+_UNTOUCHED_MS = 20
+"""For how long after a run was sent to be stored nobody can have ended it; where it took longer, that is looked at."""
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -85,16 +87,24 @@ class Starting(Deciding):
             priority=_priority(priority),
             run_at_ms=None if run_at is None else _moment(run_at),
         )
+        sent_at = self._stores.clock.elapsed()
         answer = await self._watchers.start(StartFacts(command.run_id, definition.name), command, self._stores)
         match answer:
             case Started() | Found():
                 self._stores.wakes.poke(answer.run_id, ready=True)
                 created = isinstance(answer, Started)
-                return RunHandle(self._seen_by, answer.run_id, definition.result_codec, created=created)
+                handle = RunHandle(self._seen_by, answer.run_id, definition.result_codec, created=created)
+                if created and self._is_fresh(sent_at):
+                    handle.begun_just_now()
+                return handle
             case KeyTaken(workflow=owner, run_id=other):
                 raise InvalidInput("idempotency_key", f"belongs to run {other} of workflow {owner}")
             case RunIdTaken():
                 raise InvalidInput("run_id", "belongs to a run with another workflow, key or input")
+
+    def _is_fresh(self, sent_at: float) -> bool:
+        """Whether nobody, here or elsewhere, had the time to execute what was sent to be stored at this moment."""
+        return self._seen_by is self._stores and self._stores.clock.elapsed() - sent_at < _UNTOUCHED_MS
 
     async def cancel(self, run: str | RunHandle[Any], *, by: str | None = None) -> RequestCancelOutcome:
         """Ask the run to stop: ``CancelRequested``, ``AlreadyRequested``, ``Terminal`` or ``NotFound``.

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from belay_core.admission import json
 from belay_core.engine.work import Work
@@ -12,8 +12,7 @@ from belay_core.moments import Millis
 from belay_core.records.step_record import StepRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a call gives to the author's code, at the place and the moment of the record it is read from."""
 
     record: StepRecord

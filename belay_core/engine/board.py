@@ -46,6 +46,8 @@ class Board:
         """Set by everything that happens here."""
         self._resting = asyncio.Event()
         """Set by what may have left the run idle."""
+        self.on_rest: Callable[[], None] | None = None
+        """Called once, as soon as the run may be idle for the first time; most runs never are."""
         self.moves = 0
         """Counts everything that happens here."""
         self._clock = clock
@@ -70,7 +72,8 @@ class Board:
 
     def join(self, scope: Scope) -> Callable[[], None]:
         """The scope's task waits for scopes below it and for nothing else, until the returned function is called."""
-        self._watch(scope)
+        if not scope.watched:
+            self._watch(scope)
         scope.inline += 1
         self._busy.pop(scope, None)
         ended = False
@@ -86,7 +89,8 @@ class Board:
 
     def open(self, key: str, scope: Scope) -> Call:
         """A call begins to work, awaited by the current task."""
-        self._watch(scope)
+        if not scope.watched:
+            self._watch(scope)
         call = Call(key, scope, asyncio.current_task())
         self.calls[key] = call
         self._working += 1
@@ -253,7 +257,7 @@ class Board:
 
     def _watch(self, scope: Scope) -> None:
         """When the scope's task has ended, the code around it may wait for that alone: it gets its turns."""
-        if scope.watched or scope.task is None:
+        if scope.task is None:
             return
         scope.watched = True
 
@@ -276,8 +280,12 @@ class Board:
 
     def _moved(self) -> None:
         self.moves += 1
-        self.changed.set()
+        if not self.changed.is_set():
+            self.changed.set()
         if self._looking:
             self._stir()
         if not self._working and self.calls:
             self._resting.set()
+            if self.on_rest is not None:
+                told, self.on_rest = self.on_rest, None
+                told()

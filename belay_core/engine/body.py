@@ -9,7 +9,7 @@ from typing import Any
 
 from belay_core.engine.board import Call
 from belay_core.engine.play import Play
-from belay_core.engine.work import current_work
+from belay_core.engine.work import Work, current_work
 from belay_core.workflows.caught import Raised, caught, outcome_of
 from belay_core.workflows.conductor import Arguments, Invoke
 from belay_core.workflows.step import Step
@@ -18,7 +18,7 @@ from belay_core.workflows.step import Step
 class Body:
     """The body of one step: run in the engine's task for the call or, where it has a time limit, in one of its own."""
 
-    __slots__ = ("_call", "_given", "_play", "_step", "_task", "was_cut")
+    __slots__ = ("_call", "_given", "_play", "_step", "_task", "_work", "was_cut")
 
     def __init__(self, play: Play, call: Call, step: Step[..., Any], given: Arguments | Invoke) -> None:
         self.was_cut = False
@@ -27,31 +27,32 @@ class Body:
         self._call = call
         self._step = step
         self._given = given
+        self._work: Work[Any] | None = None
+        """The engine's task that it runs in."""
         self._task: asyncio.Future[Any] | None = None
+        """Its own task, where it has a time limit."""
 
     @property
     def runs(self) -> bool:
         """Whether it runs just now."""
-        return self._task is not None
+        return self._task is not None or (self._work is not None and self._work.lent)
 
     def cut(self) -> None:
         """Stop it, as far as it can be stopped: what runs in a thread goes on there."""
         self.was_cut = True
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._work):
+            if task is not None:
+                task.cancel()
 
-    async def run(self) -> Any | Raised:
+    def run(self) -> Awaitable[Any | Raised]:
         """What it gives or raises."""
         if self._step.timeout is not None:
-            return await self._limited(self._step.timeout)
-        self._task = work = current_work()
-        try:
-            return await work.lend(self._called, self._play)
-        finally:
-            self._task = None
+            return self._limited(self._step.timeout)
+        self._work = current_work()
+        return self._work.lend(self._invoked if self._step.is_async else self._in_thread, self._play)
 
     async def _limited(self, span: timedelta) -> Any | Raised:
-        self._task = body = asyncio.ensure_future(caught(self._called))
+        self._task = body = asyncio.ensure_future(caught(self._invoked))
         clock = self._play.services.stores.clock
         waits: set[asyncio.Future[Any]] = {body, asyncio.ensure_future(clock.sleep(span.total_seconds()))}
         late = False
@@ -70,9 +71,6 @@ class Body:
             await self._play.never()
         # What was done although its time was up is done.
         return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
-
-    def _called(self) -> Awaitable[Any | Raised]:
-        return self._invoked() if self._step.is_async else self._in_thread()
 
     def _invoked(self) -> Any:
         if callable(self._given):

@@ -42,10 +42,21 @@ class PlayConductor(Conductor):
 
     def step(self, scope: Scope, step: Step[..., Any], given: Arguments | Invoke) -> Coroutine[Any, Any, Any]:
         """Key the step now; execute it, or give its record, when awaited."""
-        key = self._key(scope, step.name)
-        self._require_data(step)
-        digest = None if callable(given) else self._digest(step, given)
-        return self.made(key, self._opened(scope, key, partial(StepCall, self._play, step, given, digest)))
+        play = self._play
+        try:
+            key = scope.key(step.name)
+            # A step whose results could not be kept is refused before it acts on the world.
+            _ = step.codec
+        except DefinitionError as error:
+            raise play.break_off(error) from None
+        scope.unopened += 1
+        try:
+            digest = None if callable(given) else arguments_digest(*given)
+        except ValueRefused as refused:
+            raise InvalidInput("arguments", f"step {step.name}: {refused}") from None
+        call = self._opened(scope, key, partial(StepCall, play, step, given, digest))
+        play.unawaited[key] = call
+        return call
 
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """Key the gate now; ask, or give the recorded answer, when awaited."""
@@ -102,7 +113,8 @@ class PlayConductor(Conductor):
             await play.never()
             raise
         finally:
-            play.board.close(call)
+            if key in play.board.calls:
+                play.board.close(call)
 
     def _key(self, scope: Scope, name: str) -> str:
         try:
@@ -111,16 +123,3 @@ class PlayConductor(Conductor):
             raise self._play.break_off(error) from None
         scope.unopened += 1
         return key
-
-    def _require_data(self, step: Step[..., Any]) -> None:
-        """Refuse a step whose results could not be kept before it acts on the world."""
-        try:
-            _ = step.codec
-        except DefinitionError as error:
-            raise self._play.break_off(error) from None
-
-    def _digest(self, step: Step[..., Any], arguments: Arguments) -> str:
-        try:
-            return arguments_digest(*arguments)
-        except ValueRefused as refused:
-            raise InvalidInput("arguments", f"step {step.name}: {refused}") from None

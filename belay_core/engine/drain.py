@@ -56,6 +56,8 @@ class Drain:
         """What is recorded of the run; None where it has yet to be read."""
         self._definition = definition
         self._closing = Closing(services, self.holding, definition)
+        self._idle: asyncio.Task[int] | None = None
+        """Watches for the play to be idle, from the first moment at which it may be."""
         self._leaving = False
         self._grace_over = False
 
@@ -103,7 +105,7 @@ class Drain:
 
     async def _play(self, play: Play) -> str | None:
         play.held = self._leaving
-        play.root.task = body = asyncio.ensure_future(caught(lambda: self._body(play)))
+        play.root.task = body = asyncio.create_task(caught(lambda: self._body(play)))
         try:
             end = await self._supervise(play, body)
             waits = play.board.waits_now()
@@ -129,33 +131,35 @@ class Drain:
         """Watch over a play until it ends; whatever may end it sets the signal."""
         signal = self.holding.signal
         body.add_done_callback(self._ended)
-        idle = self._watch_idle(play)
+        play.board.on_rest = lambda: self._watch_idle(play)
         try:
             while True:
                 await signal.wait()
-                if (end := self._end(play, body, idle)) is not None:
+                if (end := self._end(play, body)) is not None:
                     return end
-                if idle.done():
+                if self._idle is not None and self._idle.done():
                     # Something has happened since; a run is parked only where nothing has.
-                    idle = self._watch_idle(play)
+                    self._watch_idle(play)
                 signal.clear()
                 play.held = self._leaving
                 await self._look(play)
         finally:
             body.remove_done_callback(self._ended)
-            idle.remove_done_callback(self._ended)
-            idle.cancel()
+            play.board.on_rest = None
+            if self._idle is not None:
+                self._idle.remove_done_callback(self._ended)
+                self._idle.cancel()
+                self._idle = None
             play.board.stop()
 
-    def _watch_idle(self, play: Play) -> "asyncio.Task[int]":
-        idle = asyncio.ensure_future(self._idle_for_good(play))
-        idle.add_done_callback(self._ended)
-        return idle
+    def _watch_idle(self, play: Play) -> None:
+        self._idle = asyncio.create_task(self._idle_for_good(play))
+        self._idle.add_done_callback(self._ended)
 
     def _ended(self, _task: object) -> None:
         self.holding.signal.set()
 
-    def _end(self, play: Play, body: "asyncio.Task[Any]", idle: "asyncio.Task[int]") -> End | None:
+    def _end(self, play: Play, body: "asyncio.Task[Any]") -> End | None:
         if self.holding.lost:
             return End.LOST
         if self.holding.cancel_requested:
@@ -166,7 +170,8 @@ class Drain:
             return End.FINISHED
         if self._grace_over:
             return End.LEFT
-        if not idle.done() or idle.result() != play.board.moves:
+        idle = self._idle
+        if idle is None or not idle.done() or idle.result() != play.board.moves:
             return None
         held_back = any(wait.reason == "released" for wait in play.board.waits_now())
         return End.LEFT if held_back else End.IDLE

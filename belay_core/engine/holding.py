@@ -40,9 +40,12 @@ class Holding:
         self.seen_ms: Millis | None = None
         self.confirmed_at = services.stores.clock.elapsed()
         """The boot-time moment at which the last confirmed sign of life was sent."""
+        self.lost = False
+        """Whether nothing more may be written under this lease."""
         self._services = services
         self._turns = Turns()
         self._over = Signal()
+        """Set once it is lost."""
 
     @property
     def has_news(self) -> bool:
@@ -56,13 +59,9 @@ class Holding:
 
     def let_go(self) -> None:
         """The lease is given up, whatever is under way."""
+        self.lost = True
         self._over.set()
         self.signal.set()
-
-    @property
-    def lost(self) -> bool:
-        """Whether nothing more may be written under this lease."""
-        return self._over.is_set()
 
     def renewed(self, sent_at: float, answer: RenewOutcome) -> None:
         """Take in the answer to a renewal sent at this boot-time moment."""

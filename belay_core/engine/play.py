@@ -51,7 +51,7 @@ class Play:
         self.executing: set[Executing] = set()
         """Steps an attempt of which executes or is being recorded."""
         self.executed = asyncio.Event()
-        """Set whenever one of them has ended."""
+        """Set whenever one of them has ended while the play is being unwound."""
         self.over = False
         """Set once nothing more of this play is to be recorded."""
         self.unawaited: dict[str, Coroutine[Any, Any, Any]] = {}

@@ -39,7 +39,7 @@ class Records:
         """An attempt is recorded, as the last one of its step."""
         if self._orphans:
             self._orphans.pop(attempt.step_key, None)
-        if is_orphan(attempt):
+        if attempt.state is not StepState.SUCCEEDED and is_orphan(attempt):
             self._orphans[attempt.step_key] = attempt
 
     def orphan(self) -> StepRecord | None:

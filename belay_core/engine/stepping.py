@@ -1,7 +1,7 @@
 """Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import replace
 from datetime import timedelta
@@ -60,7 +60,7 @@ class StepCall:
         self._play.check(self._call.key, StepKind.STEP, self._digest, attempts)
         if attempts and (kept := self._kept(attempts[-1])):
             return self._play.give(self._call, kept)
-        self._attempts = list(attempts)
+        self._attempts = [*attempts]
         return self._play.perform(self._call, self._execute, self._abandon)
 
     def cut(self) -> None:
@@ -152,27 +152,34 @@ class StepCall:
             return await self._record(self._ended(begun, StepState.CANCELLED))
         return failed
 
-    async def _attempt(self, number: int, failed_before: int) -> StepRecord:
+    def _attempt(self, number: int, failed_before: int) -> Awaitable[StepRecord]:
+        return (self._seen if self._play.watched else self._executed)(number, failed_before)
+
+    async def _seen(self, number: int, failed_before: int) -> StepRecord:
+        """Execute it while somebody watches."""
         play, step = self._play, self._step
+        facts = StepFacts(play.run.run_id, play.workflow, step.name, self._call.key, number, step.idempotent)
+        with play.services.watchers.step(facts) as close:
+            ended = await self._executed(number, failed_before)
+            close(ended.state.value)
+        return ended
+
+    async def _executed(self, number: int, failed_before: int) -> StepRecord:
+        play = self._play
         play.executing.add(self)
         try:
-            if not play.watched:
-                return await self._executed(number, failed_before)
-            facts = StepFacts(play.run.run_id, play.workflow, step.name, self._call.key, number, step.idempotent)
-            with play.services.watchers.step(facts) as close:
-                ended = await self._executed(number, failed_before)
-                close(ended.state.value)
+            begun = Begun(number, play.services.now())
+            if not self._step.idempotent:
+                await self._record(self._running(begun))
+            ended = await self._outcome(begun, failed_before)
+            await play.holding.record(ended)
+            play.records.add(ended)
             return ended
         finally:
             # While the step stands there, whoever ends the play waits for this attempt.
             play.executing.discard(self)
-            play.executed.set()
-
-    async def _executed(self, number: int, failed_before: int) -> StepRecord:
-        begun = Begun(number, self._play.services.now())
-        if not self._step.idempotent:
-            await self._record(self._running(begun))
-        return await self._record(await self._outcome(begun, failed_before))
+            if play.unwinding:
+                play.executed.set()
 
     async def _record(self, attempt: StepRecord) -> StepRecord:
         await self._play.holding.record(attempt)

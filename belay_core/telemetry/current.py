@@ -76,6 +76,11 @@ def is_idle(tracer: Tracer) -> bool:
     return type(get_tracer_provider()) is ProxyTracerProvider
 
 
+def is_unseen(tracer: Tracer) -> bool:
+    """Whether a span begun now in the current context would be seen by nobody: as ``is_idle``, and no other is open."""
+    return is_idle(tracer) and get_current_span() is INVALID_SPAN
+
+
 @cache
 def _is_set_already() -> bool:
     """Whether there is a provider when this is asked first; one that the environment names is loaded then."""
@@ -96,7 +101,7 @@ def open_span(
     A span that was not sampled becomes current too: its children must not begin traces of their own. Where it is
     ``for_others``, those of belay's stores hang on what is round it (``around``).
     """
-    if context is None and is_idle(tracer) and get_current_span() is INVALID_SPAN:
+    if context is None and is_unseen(tracer):
         return None
     span = tracer.start_span(name, context, kind, attributes)
     return CurrentSpan(span, for_others=for_others) if span.get_span_context().is_valid else None

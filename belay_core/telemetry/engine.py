@@ -1,14 +1,14 @@
 """The spans of workflows: starts, drains, steps and gates, in one trace a run."""
 
 from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
-from opentelemetry.trace import INVALID_SPAN, SpanKind, Tracer, TracerProvider, get_current_span
+from opentelemetry.trace import SpanKind, Tracer, TracerProvider
 from typing_extensions import override
 
 from belay_core.telemetry import carrier, names
-from belay_core.telemetry.current import CurrentSpan, finish, is_idle, open_span
+from belay_core.telemetry.current import CurrentSpan, finish, is_unseen, open_span
 from belay_core.telemetry.drained import ERRORS, Drained, ending
 from belay_core.telemetry.instruments import tracer
 from belay_core.telemetry.watch import nanoseconds
@@ -30,11 +30,15 @@ class EngineSpans(Middleware):
     @property
     @override
     def idle(self) -> bool:
-        return is_idle(self._tracer) and get_current_span() is INVALID_SPAN
+        return is_unseen(self._tracer)
 
     @override
+    def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
+        # Where nobody sees it there is no trace to keep with the run either.
+        return nullcontext() if self.idle else self._started(facts)
+
     @contextmanager
-    def start(self, facts: StartFacts) -> Generator[str | None]:
+    def _started(self, facts: StartFacts) -> Generator[str | None]:
         attributes = {names.BELAY_RUN_ID: facts.run_id, names.BELAY_WORKFLOW: facts.workflow}
         name = f"{names.START} {facts.workflow}"
         with _Stretch(self._tracer, name, attributes, kind=SpanKind.PRODUCER):

@@ -15,7 +15,7 @@ from belay_core.errors import AttemptStoreError, InvalidInput, StoreError
 from belay_core.moments import SystemClock
 from belay_core.telemetry import carrier, names
 from belay_core.telemetry.answers import Counted, spelled
-from belay_core.telemetry.current import CurrentSpan, around, finish, open_span
+from belay_core.telemetry.current import CurrentSpan, around, finish, is_unseen, open_span
 from belay_core.telemetry.instruments import Instruments
 
 Answer = TypeVar("Answer")
@@ -86,7 +86,8 @@ class Watch:
             self._span.link(carrier.read(trace))
 
     def __enter__(self) -> Self:
-        self._span = open_span(self._instruments.tracer, self._name, context=around())
+        tracer = self._instruments.tracer
+        self._span = None if is_unseen(tracer) else open_span(tracer, self._name, context=around())
         return self
 
     def __exit__(

@@ -33,7 +33,7 @@ class Scope:
     def key(self, name: str) -> str:
         """The key of the next call of this name: path, name, and its count within the scope."""
         self.require_own_task()
-        self._counts[name] = count = self.called(name) + 1
+        self._counts[name] = count = self._counts.get(name, 0) + 1
         return f"{self.path}{name}#{count}"
 
     def called(self, name: str) -> int:
@@ -50,25 +50,21 @@ class Scope:
 
     def require_own_task(self) -> None:
         """Raise ``DefinitionError`` where another task than the scope's own calls."""
-        current = _current_task()
-        if self.task is None:
-            self.task = current
-        if self.task is not current:
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:
+            current = None
+        if current is self.task is not None:
+            return
+        if current is None:
+            raise DefinitionError("a context is used by the workflow's own code, not by threads or from outside of it")
+        if self.task is not None:
             raise DefinitionError(
                 "this context belongs to another task: give each task its own with ctx.map, ctx.gather or ctx.branch"
             )
+        self.task = current
 
     @property
     def over(self) -> bool:
         """Whether the scope's task is done, and nobody will be told of it."""
         return self.task is not None and self.task.done() and not self.watched
-
-
-def _current_task() -> "asyncio.Task[Any]":
-    try:
-        current = asyncio.current_task()
-    except RuntimeError:
-        current = None
-    if current is None:
-        raise DefinitionError("a context is used by the workflow's own code, not by threads or from outside of it")
-    return current

@@ -69,14 +69,11 @@ class Step(Generic[P, R]):
         self.kind = _label("kind", kind)
         self.options: Mapping[str, object] = MappingProxyType(dict(options or {}))
         self._of = of
-        self._codec: Codec[R] | None = None
 
-    @property
+    @functools.cached_property
     def codec(self) -> Codec[R]:
         """How results are stored: by ``of``, else by the function's return annotation, else as plain JSON."""
-        if self._codec is None:
-            self._codec = codec_for(self._result_annotation())
-        return self._codec
+        return codec_for(self._result_annotation())
 
     def named(self, name: str) -> "Step[P, R]":
         """The same step under another name."""

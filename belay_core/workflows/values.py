@@ -7,7 +7,7 @@ something else is refused before it is recorded.
 from collections.abc import Mapping
 from functools import lru_cache
 from types import NoneType
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
 from belay_core import limits
 from belay_core.admission import json
@@ -60,7 +60,8 @@ class Codec(Generic[T]):
             text = json.admitted(value, max_bytes=limits.MAXIMUM_VALUE_BYTES)
             if text is not None:
                 # Exactly the built-in types of JSON, all through: they read back as they are, whoever reads.
-                return text, cast("T", json.decode(text))
+                read_back: Any = json.decode(text)
+                return text, read_back
         data = self._dumped(value)
         text = self._text(value, data)
         decoded = self.decode(text)
@@ -73,13 +74,13 @@ class Codec(Generic[T]):
     def decode(self, text: str) -> T:
         """The value of a stored text. Raises ``ValueRefused`` where it does not fit the type."""
         if self._plain:
-            return cast("T", self._plain_value(text))
+            return self._plain_value(text)  # type: ignore[no-any-return]
         try:
             return self._validate(text, **_READING)  # type: ignore[no-any-return]
         except ValueError:
             raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
 
-    def _plain_value(self, text: str) -> object:
+    def _plain_value(self, text: str) -> Any:
         try:
             value = json.decode(text)
         except json.JsonRefused as refused:

@@ -1,15 +1,16 @@
 """Starting, finding, listing, explaining: what a client may count on."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from belay_core import Client, Context, Happened, InvalidInput, RunNotFoundError, workflow
+from belay_core import Client, Context, Happened, InvalidInput, RunNotFoundError, Worker, workflow
 from belay_core.moments import reading, utc_text
 from belay_core.records.run import RunStatus
 from belay_testing.drive import drain, vanish
+from belay_testing.faults import FaultStore
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,26 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
     assert again.run_id == first.run_id
     await bench.drained(greeting)
     assert await again.result() == "aa"
+
+
+async def test_a_run_just_started_is_looked_at_once_it_is_over_and_any_other_at_once(belay_each_store, belay_clock):
+    async with belay_each_store as stores:
+        seen = FaultStore(stores.engine)
+        client = Client(replace(stores, engine=seen.store), telemetry=False)
+
+        def looks() -> int:
+            return seen.calls.count("find_run")
+
+        async with Worker(stores, [other], telemetry=False):
+            await (await client.start(other)).result()
+            assert looks() == 1
+            later = await client.start(other)
+            await client.result(later.run_id)
+            assert looks() > 1
+            before = looks()
+            await asyncio.sleep(0)
+            await later.result()
+            assert looks() == before + 1
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):
