@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from belay_drivers.postgres.bulk_parts import LONE, PARTS
+from belay_drivers.postgres.bulk_parts import LONE, PARTS, Part
+from belay_drivers.postgres.columns import arrays_given, joined, texts_given
 from belay_drivers.sql.bulk import Beginning, Opening, Parking, Plain, Recording, Settling, Work, lease_row
 from belay_drivers.sql.children import attempt_row
 from belay_drivers.sql.rows import Columns
@@ -12,16 +13,28 @@ from belay_drivers.sql.rows import Columns
 Row: TypeAlias = Sequence[object]
 
 
+class _Statement(NamedTuple):
+    """The statement for flushes of some kinds of writes: with its columns as texts, or as arrays of these kinds."""
+
+    kinds: tuple[str, ...]
+    with_texts: str
+    with_arrays: str
+
+
 @cache
-def _statement(*wanted: bool) -> str:
+def _statement(*wanted: bool) -> _Statement:
     """The statement for flushes that hold these kinds of writes."""
     parts = [part for part, is_wanted in zip(PARTS, wanted, strict=True) if is_wanted]
+    kinds = tuple(kind for part in parts for columns in part.given.values() for kind in columns.values())
+    return _Statement(kinds, _sql(parts, texts_given), _sql(parts, arrays_given))
+
+
+def _sql(parts: Sequence[Part], unnested: Callable[[Sequence[str], int], str]) -> str:
     given: dict[str, str] = {}
-    count = 0
+    first = 1
     for name, columns in ((name, columns) for part in parts for name, columns in part.given.items()):
-        numbered = enumerate(columns.values(), count + 1)
-        given[name] = ", ".join(f"${number}::{kind}[]" for number, kind in numbered)
-        count += len(columns)
+        given[name] = unnested([*columns.values()], first)
+        first += len(columns)
     bodies = ", ".join(part.body for part in parts).format(**given)
     answers = " UNION ALL ".join(part.answer for part in parts)
     return f"WITH {bodies} {answers}"
@@ -35,14 +48,17 @@ class Flush:
         self._places: list[list[int]] = [[] for _ in PARTS]
         for place, work in enumerate(works):
             self._places[_kind_of(work)].append(place)
-        self.sql = _statement(*map(bool, self._places))
-        self.given: tuple[object, ...] = tuple(
+        self._begun = {work.key: place for place, work in enumerate(works) if isinstance(work, Beginning)}
+        columns = [
             column
             for columns, places in zip(_COLUMNS, self._places, strict=True)
             if places
             for column in columns([works[place] for place in places])
-        )
-        self._begun = {work.key: place for place, work in enumerate(works) if isinstance(work, Beginning)}
+        ]
+        statement = _statement(*map(bool, self._places))
+        texts = joined(statement.kinds, columns)
+        self.sql = statement.with_arrays if texts is None else statement.with_texts
+        self.given: tuple[object, ...] = tuple(columns if texts is None else texts)
 
     def answers(self, rows: Sequence[Columns]) -> Sequence[Plain | None]:
         """An answer for each write, in their order."""
@@ -140,8 +156,8 @@ _COLUMNS: Final[tuple[Callable[[Sequence[Any]], list[list[object]]], ...]] = (
 
 
 def _lone(work: Recording) -> Row:
-    (attempt,) = work.attempts
-    return (*_lease(work), *attempt_row(attempt))
+    fence = work.fence
+    return (*lease_row(fence), fence.now_ms, *attempt_row(work.attempts[0]))
 
 
 def _parking(work: Parking) -> Row:

@@ -8,41 +8,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from belay_drivers.postgres.columns import NUMBER, TEXT
 from belay_drivers.sql.bulk import ASKED, BEGUN, LET_GO, OPEN_STATES
 from belay_drivers.sql.children import ATTEMPT_COLUMNS, REPLACED
 
-_TEXT: Final = "text"
-_NUMBER: Final = "bigint"
 _LEASE: Final = {
-    "run_id": _TEXT,
-    "host_id": _TEXT,
-    "pid": _NUMBER,
-    "nonce": _TEXT,
-    "epoch": _NUMBER,
-    "seq": _NUMBER,
-    "now_ms": _NUMBER,
+    "run_id": TEXT,
+    "host_id": TEXT,
+    "pid": NUMBER,
+    "nonce": TEXT,
+    "epoch": NUMBER,
+    "seq": NUMBER,
+    "now_ms": NUMBER,
 }
 _NUMBERS: Final = frozenset({"attempt", "idempotent", "recorded", "started_at", "finished_at"})
-_ATTEMPT: Final = {name: _NUMBER if name in _NUMBERS else _TEXT for name in ATTEMPT_COLUMNS}
+_ATTEMPT: Final = {name: NUMBER if name in _NUMBERS else TEXT for name in ATTEMPT_COLUMNS}
 _ONE_EACH: Final = {**_LEASE, **_ATTEMPT}
-_GIVEN: Final = {"of_place": _NUMBER, **_ATTEMPT}
+_GIVEN: Final = {"of_place": NUMBER, **_ATTEMPT}
 _OPENS: Final = {
     **_ONE_EACH,
-    **{name: _NUMBER if name in {"asked_at", "lapse_at"} else _TEXT for name in ASKED},
-    "facts": _TEXT,
+    **{name: NUMBER if name in {"asked_at", "lapse_at"} else TEXT for name in ASKED},
+    "facts": TEXT,
 }
 _PARKS: Final = {
     **_LEASE,
-    "reason": _TEXT,
-    "token": _TEXT,
-    "wake_at": _NUMBER,
-    "request": _TEXT,
-    "ready": _NUMBER,
-    "seen": _NUMBER,
-    "facts": _TEXT,
+    "reason": TEXT,
+    "token": TEXT,
+    "wake_at": NUMBER,
+    "request": TEXT,
+    "ready": NUMBER,
+    "seen": NUMBER,
+    "facts": TEXT,
 }
-_ENDS: Final = {**_LEASE, "status": _TEXT, "result": _TEXT, "error": _TEXT, "seen": _NUMBER, "facts": _TEXT}
-_NEWS: Final = {name: _NUMBER if name in {"priority", "ready_at", "created_at"} else _TEXT for name in BEGUN}
+_ENDS: Final = {**_LEASE, "status": TEXT, "result": TEXT, "error": TEXT, "seen": NUMBER, "facts": TEXT}
+_NEWS: Final = {name: NUMBER if name in {"priority", "ready_at", "created_at"} else TEXT for name in BEGUN}
 _FENCED: Final = """r.run_id = a.run_id AND r.status = 'running' AND r.owner_host_id = a.host_id
       AND r.owner_pid = a.pid AND r.owner_nonce = a.nonce AND r.epoch = a.epoch AND r.write_seq = a.seq"""
 _REPLACING: Final = f"""ON CONFLICT (run_id, step_key_digest, attempt)
@@ -205,7 +204,7 @@ _BEGUN: Final = "SELECT 5 AS kind, NULL::bigint, run_id, NULL::bigint, NULL::big
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of write: its queries, the rows that answer for it, and the arrays it is given, by name.
+    """One kind of write: its queries, the rows that answer for it, and the columns it is given, by name.
 
     An answer has these columns: the part's place in ``PARTS``, the write's place among its kind from 1 (None: the run
     tells which it is), the run, its two marks, and how many attempts the part has stored, None where that says nothing.
@@ -214,7 +213,7 @@ class Part:
     body: str
     answer: str
     given: Mapping[str, Mapping[str, str]]
-    """The names and types of each array's columns."""
+    """The names and kinds of each table's columns."""
 
 
 PARTS: Final = (

@@ -108,19 +108,17 @@ class _Held:
 
     async def fetch(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
         """The rows a statement answers; it commits by itself."""
+        prepared = self._prepared.get(sql) or await self._prepare(sql)
         try:
-            return await self._fetched(sql, given)
+            rows: list[Any] = await prepared.fetch(*given)
         except asyncpg.InvalidCachedStatementError:
             # A migration has changed what it answers: it was not executed, and is prepared anew.
-            del self._prepared[sql]
-        return await self._fetched(sql, given)
-
-    async def _fetched(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
-        prepared = self._prepared.get(sql)
-        if prepared is None:
-            prepared = self._prepared[sql] = await self._driver.prepare(sql)
-        rows: list[Any] = await prepared.fetch(*given)
+            rows = await (await self._prepare(sql)).fetch(*given)
         return rows
+
+    async def _prepare(self, sql: str) -> Any:
+        prepared = self._prepared[sql] = await self._driver.prepare(sql)
+        return prepared
 
     async def close(self, *, broken: bool) -> None:
         """Close it; one that is broken without a word to the other side."""

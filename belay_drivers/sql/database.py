@@ -152,7 +152,9 @@ class Database(Sender):
 
     async def send_once(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
         """The same, and nothing is tried again. Whoever calls is not to be cancelled."""
-        async with _turn(self.write_turn):
+        if self.write_turn is None:
+            return await self._straight(send)
+        async with self.write_turn:
             return await self._straight(send)
 
     async def read(self, body: Callable[[Connection], T]) -> T:

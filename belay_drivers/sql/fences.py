@@ -7,7 +7,7 @@ is no fence on PostgreSQL, where a takeover can commit between the reading and t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Update, and_, bindparam, case, select, update
 
@@ -92,8 +92,7 @@ def lease_parameters(lease: Lease) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """What an owned write is made under: the lease, the write sequence it expects, the moment."""
 
     lease: Lease

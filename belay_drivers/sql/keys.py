@@ -1,5 +1,6 @@
 """Key form: identifiers as they stand in indexes (kernel 2)."""
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -10,10 +11,10 @@ _HASHED: Final = "sha256:"
 
 def key_of(text: str) -> str:
     """The identifier itself, or a hash of it where it is too long for an index or looks like a hash already."""
-    encoded = text.encode()
-    if len(encoded) <= limits.MAXIMUM_KEY_BYTES and not text.startswith(_HASHED):
+    size = len(text) if text.isascii() else len(text.encode())
+    if size <= limits.MAXIMUM_KEY_BYTES and not text.startswith(_HASHED):
         return text
-    return _HASHED + sha256(encoded).hexdigest()
+    return _HASHED + sha256(text.encode()).hexdigest()
 
 
 def full_text_of(text: str, key: str) -> str | None:
@@ -21,6 +22,8 @@ def full_text_of(text: str, key: str) -> str | None:
     return None if text == key else text
 
 
+# Runs of one workflow have the same keys, and attempts of one step the same key.
+@lru_cache(maxsize=1024)
 def step_digest(step_key: str) -> str:
     """The key of an engine's attempt: lower-case hex SHA-256 of its full step key."""
     return sha256(step_key.encode()).hexdigest()

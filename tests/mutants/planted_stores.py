@@ -123,8 +123,8 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "conflict_taken_for_stored",
-        "belay_drivers/sql/engine_store/owned.py",
-        ("        if plain.doubtful:\n", "        if False:\n"),
+        _BASE,
+        ("if answer.doubtful and", "if False and"),
         by="conflict",
     ),
     mutant(

@@ -55,8 +55,8 @@ class Sharing(Protocol[T_co]):
         """It as such work, under this fence."""
 
     @abstractmethod
-    def answer(self, plain: Plain, fence: Fence, /) -> Awaitable[T_co]:
-        """What its plain answer means."""
+    def answer(self, plain: Plain, fence: Fence, /) -> T_co:
+        """What its plain answer means; a doubtful one is recalled instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Shared(Generic[T_co]):
     """Such work, made of two functions."""
 
     work: Callable[[Fence], SharedWork]
-    answer: Callable[[Plain, Fence], Awaitable[T_co]]
+    answer: Callable[[Plain, Fence], T_co]
 
 
 async def _nothing() -> None:
@@ -168,18 +168,23 @@ class OwnedRole(Role):
     ) -> T | FenceLost | RunNotFound:
         """Do fenced work under a lease.
 
-        Its answer, should the reply be lost, is read again by ``recall``. ``shared`` is the same work as one that
-        shares a commit with others; it is tried first.
+        Its answer, should the reply be lost or doubtful, is read again by ``recall``. ``shared`` is the same work as
+        one that shares a commit with others; it is tried first.
         """
         parts = self._parts
-        async with parts.sequences.turn(lease) as turn:
+        turn = parts.sequences.turn(lease)
+        if not turn.take_at_once():
+            await turn.wait()
+        with turn:
             sent: Unknown[None] | Failure | None = None
             if shared is not None and parts.coalescer is not None and turn.seq is not None and not turn.unclear:
                 fence = Fence(lease, turn.seq, self._now())
                 answer = await parts.coalescer.put(shared.work(fence))
                 if isinstance(answer, Plain):
                     turn.seq += 1
-                    return await shared.answer(answer, fence)
+                    if answer.doubtful and recall is not None:
+                        return await parts.database.read(recall)
+                    return shared.answer(answer, fence)
                 if isinstance(answer, Failure) and not answer.again:
                     raise answer.error()
                 sent = answer

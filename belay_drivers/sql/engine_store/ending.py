@@ -101,7 +101,7 @@ def _parking(command: commands.Park) -> Sharing[outcomes.ParkOutcome] | None:
     if command.notes:
         return None
 
-    async def answer(_plain: Plain, _fence: Fence) -> outcomes.ParkOutcome:
+    def answer(_plain: Plain, _fence: Fence) -> outcomes.ParkOutcome:
         return outcomes.Parked()
 
     return Shared(lambda fence: Parking(fence, command), answer)
@@ -112,7 +112,7 @@ def _settling(command: commands.Settle) -> Sharing[outcomes.SettleOutcome] | Non
     if command.notes:
         return None
 
-    async def answer(_plain: Plain, fence: Fence) -> outcomes.SettleOutcome:
+    def answer(_plain: Plain, fence: Fence) -> outcomes.SettleOutcome:
         return outcomes.Settled(fence.now_ms)
 
     return Shared(lambda fence: Settling(fence, command), answer)

@@ -96,7 +96,7 @@ class Gates(OwnedRole):
 def _opening(attempt: StepRecord, approval: ApprovalRecord | None = None) -> Sharing[outcomes.AskOutcome]:
     """The beginning of a wait as work that shares a commit."""
 
-    async def answer(_plain: Plain, _fence: Fence) -> outcomes.AskOutcome:
+    def answer(_plain: Plain, _fence: Fence) -> outcomes.AskOutcome:
         return Inserted()
 
     return Shared(lambda fence: Opening(fence, attempt, approval), answer)

@@ -12,9 +12,9 @@ from belay_core.outcomes.attempts import Conflict, RunNotFound
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.owner import Lease
 from belay_drivers.sql.bulk import Plain, Recording
-from belay_drivers.sql.children import all_stored
+from belay_drivers.sql.children import Children, all_stored
 from belay_drivers.sql.database import ATTEMPTS, Done, Unknown, undone
-from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Parts, Sharing, failed
+from belay_drivers.sql.engine_store.base import MISSED, Missed, OwnedRole, Sharing, failed
 from belay_drivers.sql.fences import Fence, Held
 from belay_drivers.sql.keys import key_of
 from belay_drivers.sql.rows import Undecodable
@@ -33,11 +33,20 @@ class Owning(OwnedRole):
 
     async def record(self, command: commands.Record) -> outcomes.RecordOutcome:
         """Store attempts, all or none."""
-        # Spelled out, as it happens most.
+        record = _Record(command, self._parts.children)
+        # Spelled out and in one, as it happens most.
         try:
-            return await self._record(command)
+            ended = await self._owned(
+                command.lease, record.store, recall=record.stored_already, shared=record.as_shared()
+            )
+            if record.was_undone and isinstance(ended, Conflict):
+                # With what was stored of the others went the renewal that the lease has earned.
+                kept: outcomes.RecordOutcome = await self._owned(command.lease, _keep)
+                return ended if isinstance(kept, outcomes.Recorded) else kept
         except (DatabaseError, Undecodable) as failure:
             error = failed("record", failure)
+        else:
+            return ended
         raise error
 
     async def _renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
@@ -68,25 +77,18 @@ class Owning(OwnedRole):
             for place, lease in enumerate(command.leases)
         ]
 
-    async def _record(self, command: commands.Record) -> outcomes.RecordOutcome:
-        record = _Record(command, self._parts)
-        ended = await self._owned(command.lease, record.store, recall=record.stored_already, shared=record.as_shared())
-        if isinstance(ended, Conflict) and record.was_undone:
-            # With what was stored of the others went the renewal that the lease has earned.
-            kept: outcomes.RecordOutcome = await self._owned(command.lease, _keep)
-            return ended if isinstance(kept, outcomes.Recorded) else kept
-        return ended
-
 
 class _Record(Sharing[outcomes.RecordOutcome]):
     """One record: with others in one commit, or in steps of its own."""
 
-    def __init__(self, command: commands.Record, parts: Parts) -> None:
+    __slots__ = ("_attempts", "_children", "_lease", "was_undone")
+
+    def __init__(self, command: commands.Record, children: Children) -> None:
         self.was_undone = False
         """Whether the last of the steps met an attempt that stands in the way."""
         self._lease = command.lease
         self._attempts = command.attempts
-        self._parts = parts
+        self._children = children
 
     def as_shared(self) -> Sharing[outcomes.RecordOutcome] | None:
         """As work that shares a commit; without attempts, or with one given twice, it goes in steps."""
@@ -100,7 +102,7 @@ class _Record(Sharing[outcomes.RecordOutcome]):
         held = fence.hold(tx, progress=True)
         if held is None:
             return undone(tx, MISSED)
-        self.was_undone = not self._parts.children.put_attempts(tx, held, fence.lease.epoch, self._attempts)
+        self.was_undone = not self._children.put_attempts(tx, held, fence.lease.epoch, self._attempts)
         return undone(tx, Conflict()) if self.was_undone else recorded(held)
 
     def stored_already(self, tx: Connection) -> outcomes.RecordOutcome:
@@ -115,10 +117,8 @@ class _Record(Sharing[outcomes.RecordOutcome]):
         """The same under this fence."""
         return Recording(fence, self._attempts)
 
-    async def answer(self, plain: Plain, fence: Fence) -> outcomes.RecordOutcome:  # noqa: ARG002  (others need it)
+    def answer(self, plain: Plain, fence: Fence) -> outcomes.RecordOutcome:  # noqa: ARG002  (others need it)
         """What its plain answer means."""
-        if plain.doubtful:
-            return await self._parts.database.read(self.stored_already)
         return outcomes.Recorded(plain.ready_at, plain.cancel_requested_at)
 
 
