@@ -1,14 +1,13 @@
 """How work on a connection is carried to a database: on the event loop, or in one thread of its own."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from belay_drivers.sql.one_thread import OneThread
 
 T = TypeVar("T")
 
@@ -93,7 +92,7 @@ class ThreadCarrier(Carrier):
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._thread = OneThread(name)
 
     @property
     def sync_engine(self) -> Engine:
@@ -107,41 +106,34 @@ class ThreadCarrier(Carrier):
             with self._engine.connect() as connection:
                 return work(connection)
 
-        return await _in_thread(self._thread, connected)
+        return await self._thread.do(connected)
 
     async def do(self, work: Callable[[], T]) -> T:
         """Do work in the thread."""
-        return await _in_thread(self._thread, work)
+        return await self._thread.do(work)
 
     async def hold(self) -> Line:
         """A connection for as long as the caller keeps it."""
-        return _ThreadLine(await _in_thread(self._thread, self._engine.connect), self._thread)
+        return _ThreadLine(await self._thread.do(self._engine.connect), self._thread)
 
     async def close(self) -> None:
         """Close every connection, in the thread that opened them, and end it."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.dispose)
-        self._thread.shutdown()
+        await self._thread.end(self._engine.dispose)
 
 
 class _ThreadLine(Line):
     """A connection used in its own thread only."""
 
-    def __init__(self, connection: Connection, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, connection: Connection, thread: OneThread) -> None:
         self._connection = connection
         self._thread = thread
 
     async def carry(self, work: Callable[[Connection], T]) -> T:
         """Do the work on the connection."""
-        return await _in_thread(self._thread, lambda: work(self._connection))
+        return await self._thread.do(lambda: work(self._connection))
 
     async def close(self, *, broken: bool) -> None:
         """Give the connection back."""
         if broken:
-            await _in_thread(self._thread, self._connection.invalidate)
-        await _in_thread(self._thread, self._connection.close)
-
-
-async def _in_thread(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    # With the caller's context, in which whoever traces the driver's calls looks for their span.
-    context = copy_context()
-    return await asyncio.wrap_future(thread.submit(lambda: context.run(work)))
+            await self._thread.do(self._connection.invalidate)
+        await self._thread.do(self._connection.close)

@@ -53,7 +53,8 @@ class SqliteHotPaths(HotPaths):
 
     async def records(self, keys: Sequence[str]) -> Sequence[Columns]:
         """Read runs, past whatever is being written."""
-        rows = await self._database.look(lambda: self._looks.ask(_RECORDS, (json.dumps(keys),)))
+        sql, given = (_RECORD, keys[0]) if len(keys) == 1 else (_RECORDS, json.dumps(keys))
+        rows = await self._database.look(lambda: self._looks.ask(sql, (given,)))
         return [dict(zip(_NAMES, row, strict=True)) for row in rows]
 
     async def renew(self, command: Renew, now_ms: Millis) -> Sent[Sequence[Columns]]:

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from typing_extensions import override
 
 from belay_drivers.sql.carrying import ThreadCarrier
+from belay_drivers.sqlite.straight import Straight
 
 
 class Looks(Protocol):
@@ -58,21 +59,15 @@ class MemoryLooks(Looks):
     """Over the one connection there is."""
 
     def __init__(self, carrier: ThreadCarrier) -> None:
-        self._carrier = carrier
+        self._straight = Straight(carrier)
 
     @override
     async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:
-        def looked() -> Sequence[tuple[Any, ...]]:
-            line = self._carrier.sync_engine.raw_connection()
-            try:
-                cursor: Any = line.cursor()
-                rows: Sequence[tuple[Any, ...]] = cursor.execute(sql, given).fetchall()
-                cursor.close()
-            finally:
-                line.close()
+        def looked(cursor: Any) -> Sequence[tuple[Any, ...]]:
+            rows: Sequence[tuple[Any, ...]] = cursor.execute(sql, given).fetchall()
             return rows
 
-        return await self._carrier.do(looked)
+        return await self._straight.do(looked)
 
     @override
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from belay_drivers.sql.bulk import Plain, Work
 from belay_drivers.sql.carrying import ThreadCarrier
 from belay_drivers.sql.wire import Told, Wire
 from belay_drivers.sqlite.bulk import done
+from belay_drivers.sqlite.straight import Straight
 
 T = TypeVar("T")
 
@@ -21,13 +22,14 @@ class SqliteWire(Wire):
     """Over the connection that everything else is written on as well."""
 
     def __init__(self, carrier: ThreadCarrier) -> None:
-        self._carrier = carrier
-        self._told = Told(carrier.sync_engine)
+        self._engine = carrier.sync_engine
+        self._told = Told(self._engine)
+        self._straight = Straight(carrier)
 
     @property
     @override
     def sync_engine(self) -> Engine:
-        return self._carrier.sync_engine
+        return self._engine
 
     @override
     async def flush(self, works: Sequence[Work]) -> Sequence[Plain | None]:
@@ -37,26 +39,20 @@ class SqliteWire(Wire):
         self, work: Callable[[Any], Sequence[T]], *, unless: Callable[[Any], bool] = lambda _cursor: False
     ) -> Sequence[T]:
         """Do work in one transaction; none is begun, and nothing done, where ``unless`` answers yes before it."""
-        return await self._carrier.do(lambda: self._transaction(work, unless))
 
-    @override
-    async def close(self) -> None:
-        """The thread is not its own."""
-
-    def _transaction(self, work: Callable[[Any], Sequence[T]], unless: Callable[[Any], bool]) -> Sequence[T]:
-        line = self.sync_engine.raw_connection()
-        cursor: Any = line.cursor()
-        try:
+        def transaction(cursor: Any) -> Sequence[T]:
             if unless(cursor):
                 return ()
             self._execute(cursor, _BEGIN)
             answers = work(cursor)
             self._execute(cursor, _COMMIT)
             return answers
-        finally:
-            cursor.close()
-            # What is not committed is rolled back by the pool.
-            line.close()
+
+        return await self._straight.do(transaction)
+
+    @override
+    async def close(self) -> None:
+        """The thread is not its own."""
 
     def _execute(self, cursor: Any, statement: str) -> None:
         context = self._told.before(statement)

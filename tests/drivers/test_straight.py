@@ -1,0 +1,69 @@
+"""Straight to the driver, over the connection the pool has: never one that is closed or left in a transaction."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from belay_core import commands
+from belay_core.errors import EngineStoreError
+from belay_core.ids import RunId
+from belay_core.outcomes.engine import Recorded, Started
+from belay_drivers.sql.watching import engines_of
+from belay_drivers.sqlite import open_sqlite
+
+
+@pytest.fixture(params=["file", "memory"])
+async def stores(request, tmp_path):
+    async with open_sqlite(":memory:" if request.param == "memory" else tmp_path / "belay.db") as opened:
+        yield opened
+
+
+def start(name):
+    return commands.Start(RunId(name), "flow", "1", "null")
+
+
+def writer_of(stores) -> Any:
+    return stores.runs._database._engines.write
+
+
+async def test_a_connection_that_was_closed_is_opened_anew(tmp_path):
+    async with open_sqlite(tmp_path / "belay.db") as stores:
+        await stores.engine.start(start("a"))
+        opened = []
+        event.listen(writer_of(stores).sync_engine, "connect", lambda *_: opened.append(1))
+        for close in (lambda tx: tx.invalidate(), lambda tx: tx.connection.invalidate(), lambda tx: tx.detach()):
+            await writer_of(stores).carry(close)
+            assert isinstance(await stores.engine.start(start(f"b{len(opened)}")), Started)
+        assert len(opened) == 3
+        assert len(await stores.engine.list_runs(commands.ListRuns(limit=9))) == 4
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+@pytest.mark.parametrize("word", ["BEGIN IMMEDIATE", "COMMIT"])
+async def test_what_fails_on_its_way_leaves_no_transaction_behind(stores, word, at):
+    engine = engines_of(stores)[0]
+
+    def fail(_connection, _cursor, statement, *_):
+        if statement == word:
+            raise OSError
+
+    event.listen(engine, f"{at}_cursor_execute", fail)
+    with pytest.raises(EngineStoreError):
+        await stores.engine.start(start("a"))
+    event.remove(engine, f"{at}_cursor_execute", fail)
+    assert not await writer_of(stores).carry(lambda tx: tx.connection.driver_connection.in_transaction)
+    stored = await stores.engine.find_run(RunId("a")) is not None
+    assert stored is ((word, at) == ("COMMIT", "after"))
+    assert isinstance(await stores.engine.start(start("b")), Started)
+
+
+async def test_a_record_that_shares_a_commit_tells_what_its_owner_has_not_seen(kit, raw):
+    leases = [await kit.own(name) for name in ("asked", "news", "quiet")]
+    kit.clock.advance(1)
+    for name, mark in (("asked", "cancel_requested_at"), ("news", "ready_at")):
+        await raw(kit.stores, f"UPDATE belay_runs SET {mark} = {kit.now} WHERE run_id = '{name}'")  # noqa: S608  (no input)
+    answers = await asyncio.gather(*(kit.record(lease, kit.step()) for lease in leases))
+    assert answers == [Recorded(None, kit.now), Recorded(kit.now, None), Recorded(None, None)]
+    assert [[*await kit.attempts(lease.run_id)] for lease in leases] == [["fetch#1"]] * 3
