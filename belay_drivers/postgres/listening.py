@@ -1,6 +1,8 @@
 """Wake-ups between processes: what one of them pokes the others are notified of, gathered and beside the commits.
 
 A notification is a hint. It may be lost, late or about nothing, and whoever waits looks again by itself in the end.
+Where no other process listens none is sent: each asks when it begins to listen, and whoever is there answers. A session
+that listens to the channel and does not answer, as a tool may, is told nothing by a process that is alone otherwise.
 """
 
 import asyncio
@@ -11,19 +13,15 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from belay_core.admission import json
 from belay_core.chance import SystemChance
 from belay_core.moments import Signal
 from belay_core.stores.wakes import Relay, Wakes
+from belay_drivers.postgres.company import Company, Known
 from belay_drivers.postgres.connecting import Address, held
-from belay_drivers.sql.keys import key_of
+from belay_drivers.postgres.notices import Notice, Untold
 
 SPACING: Final = 0.01
 """Seconds between two notifications of this process at least."""
-MOST_RUNS: Final = 100
-"""Runs one notification names at most; of more it says that any may have changed."""
-MOST_BYTES: Final = 4_000
-"""Bytes of one notification at most; the server takes 7,999."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 30.0
 """Seconds between two tries to connect, longer after each that failed; and how long silence is believed in."""
@@ -60,7 +58,8 @@ class PostgresRelay(Relay):
     def __init__(self, wakes: Wakes, connects: Callable[[], AsyncEngine]) -> None:
         self._wakes = wakes
         self._connects = connects
-        self._untold = _Untold()
+        self._untold = Untold()
+        self._company = Company()
         self._stirred = Signal()
         """Set where there is something to tell, where the connection is lost, and at the end."""
         self._closing = Signal()
@@ -79,8 +78,8 @@ class PostgresRelay(Relay):
         return self._connected
 
     def tell(self, run_id: str | None, *, ready: bool) -> None:
-        """Notify others soon."""
-        if not self._closing.is_set():
+        """Notify others soon, where there are any."""
+        if not self._company.alone and not self._closing.is_set():
             self._untold.add(run_id, ready=ready)
             self._stirred.set()
             self._wanted.set()
@@ -134,9 +133,12 @@ class PostgresRelay(Relay):
             try:
                 self._connected = True
                 self._wakes.hear(None, ready=True)
+                if not self._closing.is_set():
+                    self._untold.greet()
                 parting = await self._tell_until_lost(line)
             finally:
                 self._connected = False
+                self._company_lost()
                 await line.close(broken=not parting)
 
     async def _tell_until_lost(self, line: "_Line") -> bool:
@@ -144,11 +146,13 @@ class PostgresRelay(Relay):
         loop, free_at = asyncio.get_running_loop(), 0.0
         while not line.lost:
             self._stirred.clear()
+            if self._company.known(loop.time()) is Known.ALONE:
+                self._untold.forget()
             if self._untold:
                 if (early := free_at - loop.time()) > 0:
                     await self._closing.within(early)
                 free_at = loop.time() + SPACING
-                await line.notify(self._untold.taken())
+                await line.notify(self._untold.taken(asking=self._asks(loop.time())))
             elif self._closing.is_set():
                 return True
             else:
@@ -157,48 +161,34 @@ class PostgresRelay(Relay):
                     await line.look()
         return False
 
+    def _asks(self, now: float) -> bool:
+        """Whether others are asked now: where nothing is known of them, unless their answer would come too late."""
+        if self._closing.is_set() or self._company.known(now) is not Known.NOTHING:
+            return False
+        self._company.ask(now)
+        return True
+
+    def _company_lost(self) -> None:
+        """Nothing is known of others any more; what was kept from them is made up for."""
+        if self._company.alone:
+            self._untold.add_anything()
+        self._company = Company()
+
     def _heard(self, payload: str) -> None:
-        try:
-            told = json.decode(payload)
-        except json.JsonRefused:
-            told = None
-        facts = told if isinstance(told, dict) else {}
-        runs = facts.get("runs")
-        # Whatever this release cannot read may be about anything.
-        named = [each for each in runs if isinstance(each, str)] if isinstance(runs, list) else None
-        self._wakes.hear(named, ready=facts.get("ready") is not False)
+        notice = Notice.read(payload)
+        self._answer(asked=notice.asks)
+        self._wakes.hear(notice.run_ids, ready=notice.ready)
 
-
-class _Untold:
-    """What others have not been told yet."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, None] = {}
-        self._any = False
-        self._ready = False
-
-    def __bool__(self) -> bool:
-        return bool(self._runs) or self._any or self._ready
-
-    def add(self, run_id: str | None, *, ready: bool) -> None:
-        """One poke more."""
-        self._ready = self._ready or ready
-        if run_id is None or self._any:
-            return
-        # Whoever waits knows a run by its id, not by the key of one that is too long.
-        if key_of(run_id) != run_id or len(self._runs) >= MOST_RUNS:
-            self._any = True
-        else:
-            self._runs[run_id] = None
-
-    def taken(self) -> str:
-        """All of it as a payload; nothing is left."""
-        runs, everything, ready = list(self._runs), self._any, self._ready
-        self._runs, self._any, self._ready = {}, False, False
-        payload = json.encode({"ready": ready, "runs": None if everything else [*runs]})
-        if len(payload.encode()) > MOST_BYTES:
-            return json.encode({"ready": ready, "runs": None})
-        return payload
+    def _answer(self, *, asked: bool) -> None:
+        """Somebody else is there."""
+        if self._company.alone:
+            # He may have come, and looked, before what happened since; a question needs no other answer.
+            self._untold.add_anything()
+        elif asked:
+            self._untold.greet()
+        self._company.hear(asyncio.get_running_loop().time())
+        if self._untold:
+            self._stirred.set()
 
 
 class _Line:

@@ -15,10 +15,15 @@ from belay_core import Client, Context, Worker, step, workflow
 from belay_core.stores import Wakes
 from belay_drivers.postgres import open_postgres
 from belay_drivers.postgres.connecting import address_of, held
-from belay_drivers.postgres.listening import FAREWELL, MOST_RUNS, SPACING, PostgresRelay
+from belay_drivers.postgres.listening import FAREWELL, SPACING, PostgresRelay
+from belay_drivers.postgres.notices import MOST_RUNS
 
 POLL = 30.0
 SOON = 10.0
+LONG = 3_600.0
+QUESTION = {"asks": True, "ready": False, "runs": []}
+ANSWER = {"ready": False, "runs": []}
+ANY = {"ready": True, "runs": None}
 CHANNEL = "SELECT 'belay_' || to_hex(hashtextextended('belay:' || current_schema(), 0))"
 RELAYS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE ANY($1) AND pid <> $2"
 OF_RELAYS = ["LISTEN%", "%pg_notify%"]
@@ -46,6 +51,23 @@ def seldom(monkeypatch):
     monkeypatch.setattr("belay_core.client.handle.LONGEST_POLL", POLL)
 
 
+@pytest.fixture
+def answered():
+    """Seconds after which one who hears of nobody takes himself to be alone: here nobody does."""
+    return LONG
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch, answered):
+    monkeypatch.setattr("belay_drivers.postgres.company.ANSWERED", answered)
+
+
+at_once = pytest.mark.parametrize("answered", [pytest.param(0.0, id="alone at once")])
+sooner_or_later = pytest.mark.parametrize(
+    "answered", [pytest.param(0.0, id="alone at once"), pytest.param(LONG, id="never alone")]
+)
+
+
 @asynccontextmanager
 async def two(handle, **given):
     """Two openings, as two processes have them, on real time."""
@@ -64,20 +86,37 @@ async def hearing(stores, run_id=None):
         yield heard
 
 
+async def kept(stores, run_id):
+    """Poke where nobody else is, so that it is told to nobody."""
+    stores.wakes.poke(run_id, ready=True)
+    while not stores.wakes._relay._company.alone:
+        await asyncio.sleep(0)
+
+
 class Beside:
     """A connection beside the stores, and what it was notified of."""
 
     def __init__(self, connection):
         self.connection = connection
+        self.said = []
         self.told = []
+        """What of it is about runs."""
         self.hears = asyncio.Event()
 
     async def listen(self):
         await self.connection.add_listener(await self.connection.fetchval(CHANNEL), self._heard)
 
     def _heard(self, _connection, _pid, _channel, payload):
-        self.told.append(json.loads(payload))
-        self.hears.set()
+        self.said.append(told := json.loads(payload))
+        if told not in (QUESTION, ANSWER):
+            self.told.append(told)
+            self.hears.set()
+
+    async def says(self, number):
+        """What was said, once it is so much."""
+        while len(self.said) < number:
+            await self.connection.fetchval("SELECT 1")
+        return self.said
 
     async def relays(self):
         return [row["pid"] for row in await self.connection.fetch(RELAYS, OF_RELAYS, self.connection.get_server_pid())]
@@ -95,6 +134,7 @@ async def beside(handle):
         await connection.close()
 
 
+@sooner_or_later
 async def test_a_worker_elsewhere_takes_a_run_and_its_client_hears_of_the_end(belay_postgres):
     stores = two(belay_postgres)
     async with stores as (here, there), hearing(there), hearing(here), Worker(there, [greets], poll=POLL):
@@ -102,6 +142,7 @@ async def test_a_worker_elsewhere_takes_a_run_and_its_client_hears_of_the_end(be
         assert await run.result() == "hello ada"
 
 
+@sooner_or_later
 async def test_a_decision_elsewhere_wakes_a_run_that_is_parked(belay_postgres):
     stores = two(belay_postgres)
     async with stores as (here, there), hearing(there), hearing(here), Worker(there, [asks], poll=POLL):
@@ -219,9 +260,86 @@ async def test_what_is_poked_last_is_told_before_the_stores_are_closed(belay_pos
         await other.listen()
         async with open_postgres(belay_postgres.url) as stores:
             stores.wakes.poke("run", ready=True)
-        await other.hears.wait()
-        assert other.told == [{"ready": True, "runs": ["run"]}]
+        # And nobody is asked, as no answer would be waited for.
+        assert await other.says(1) == [{"ready": True, "runs": ["run"]}]
         assert await other.relays() == []
+
+
+@at_once
+async def test_who_is_alone_asks_once_and_tells_nothing(belay_postgres):
+    async with beside(belay_postgres) as other, asyncio.timeout(SOON):
+        await other.listen()
+        async with open_postgres(belay_postgres.url) as stores, hearing(stores):
+            await other.says(1)
+            async with Worker(stores, [greets], poll=POLL) as worker:
+                for name in ("ada", "bob"):
+                    assert await (await worker.client.start(greets, name)).result() == f"hello {name}"
+        # Whatever was still to be told has been by now.
+        assert await other.relays() == []
+        assert other.said == [QUESTION]
+
+
+@at_once
+async def test_who_is_alone_answers_a_newcomer_with_what_it_kept_and_then_each_tells(belay_postgres, monkeypatch):
+    async with beside(belay_postgres) as other, open_postgres(belay_postgres.url) as here, asyncio.timeout(SOON):
+        await other.listen()
+        async with hearing(here) as heard:
+            assert await other.says(1) == [QUESTION]
+            await kept(here, "before")
+            monkeypatch.setattr("belay_drivers.postgres.company.ANSWERED", LONG)
+            async with open_postgres(belay_postgres.url) as there, hearing(there) as heard_there:
+                assert await other.says(3) == [QUESTION, QUESTION, ANY]
+                here.wakes.poke("run", ready=True)
+                assert (await other.says(4))[3] == {"ready": True, "runs": ["run"]}
+                await heard_there.wait()
+                heard.clear()
+                there.wakes.poke("later", ready=True)
+                assert (await other.says(5))[4] == {"ready": True, "runs": ["later"]}
+                await heard.wait()
+
+
+@at_once
+async def test_who_was_alone_makes_up_for_what_it_kept_when_it_was_lost_to_others(belay_postgres):
+    async with beside(belay_postgres) as other, open_postgres(belay_postgres.url) as stores, asyncio.timeout(SOON):
+        await other.listen()
+        async with hearing(stores) as looks:
+            assert await other.says(1) == [QUESTION]
+            [lost] = await other.relays()
+            await kept(stores, "before")
+            looks.clear()
+            assert await other.connection.fetchval("SELECT pg_terminate_backend($1, 5000)", lost)
+            await looks.wait()
+            assert await other.says(2) == [QUESTION, {**ANY, "asks": True}]
+
+
+@at_once
+async def test_who_hears_of_nobody_any_more_asks_again_and_is_alone(belay_postgres, monkeypatch):
+    monkeypatch.setattr("belay_drivers.postgres.company.BELIEVED", 0.0)
+    async with beside(belay_postgres) as other, asyncio.timeout(SOON):
+        await other.listen()
+        async with open_postgres(belay_postgres.url) as stores, hearing(stores) as heard:
+            assert await other.says(1) == [QUESTION]
+            await kept(stores, "before")
+            heard.clear()
+            # Somebody who says this, and is killed.
+            await other.notify('{"ready":true,"runs":["his"]}')
+            await heard.wait()
+            await other.says(3)
+            for number in range(3):
+                stores.wakes.poke(f"run-{number}", ready=True)
+        assert await other.relays() == []
+        assert other.said == [QUESTION, {"ready": True, "runs": ["his"]}, {**ANY, "asks": True}]
+
+
+async def test_a_question_is_answered_and_wakes_nobody(belay_postgres):
+    async with beside(belay_postgres) as other, open_postgres(belay_postgres.url) as stores, asyncio.timeout(SOON):
+        await other.listen()
+        async with hearing(stores) as ready:
+            assert await other.says(1) == [QUESTION]
+            with stores.wakes.listening("run") as heard:
+                await other.notify(json.dumps(QUESTION))
+                assert await other.says(3) == [QUESTION, QUESTION, ANSWER]
+                assert (heard.is_set(), ready.is_set()) == (False, False)
 
 
 async def test_a_worker_that_leaves_leaves_no_connection_and_no_task(belay_postgres):
