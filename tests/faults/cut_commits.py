@@ -86,7 +86,11 @@ class Pair:
             made = SCENES[case.name] if rivalry is None else rivalry.scene
             call = await made(Kit(stores, self._clock))
             self._wire.arm(case.cut, None if rivalry is None else lambda: rivalry.other(rival))
-            answer = await call()
+            try:
+                answer = await call()
+            finally:
+                # What is late must change nothing either, and must not come while the next case is looked at.
+                await self._wire.quiet()
             if self._wire.armed:
                 raise AssertionError("nothing was cut")
             return answer, await contents(self._beside)

@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from belay_core import commands
-from belay_core.outcomes.engine import NotInReview, Resolved
+from belay_core.outcomes.attempts import Conflict
+from belay_core.outcomes.engine import NotInReview, Recorded, Resolved
 from belay_core.outcomes.runs import Transitioned
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
@@ -56,6 +57,26 @@ async def test_a_move_is_not_taken_for_done_because_one_given_up_before_it_arriv
     assert await following == Transitioned()
     assert wire.cuts == 2
     assert (await kit.stores.runs.get(BARE)).state_json == '"following"'
+
+
+async def test_a_record_is_not_taken_for_done_because_one_that_was_refused_arrived_after_that(wired):
+    wire, kit = wired
+    lease = await kit.own()
+    await kit.record(lease, kit.step("a#1"))
+    kit.stores.runs._database.patience = 0.3
+    wire.hold(arrives=True)
+    refused = asyncio.ensure_future(kit.record(lease, kit.step("a#1", outcome="2")))
+    await asyncio.wait_for(wire.held.wait(), 10)
+
+    async def arrives():
+        wire.release()
+        await wire.settled.wait()
+
+    wire.arm("request", arrives)
+    following = asyncio.ensure_future(kit.record(lease, kit.step("b#1")))
+    assert await refused == Conflict()
+    assert isinstance(await following, Recorded)
+    assert wire.cuts == 2
 
 
 async def test_a_suspension_is_known_again_after_somebody_has_resumed_the_run(wired, belay_postgres, belay_clock):

@@ -4,6 +4,7 @@ That message is COMMIT, or the one that executes a statement which commits by it
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ LATE = 0.03
 """Seconds by which a late request is held back."""
 _STARTUP = 196_608
 _HEAD = 5
-_READS = (b"SELECT", b"SHOW", b"SET", b"LISTEN")
+_WRITES = re.compile(rb"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+"""What a statement that writes has in it; what the driver asks for itself, such as types, has none of it."""
 
 Meanwhile: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -50,6 +52,7 @@ class Wire:
         self._cut: Cut | None = None
         self._meanwhile: Meanwhile | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._striking: set[asyncio.Task[None]] = set()
         self._links: set[Link] = set()
         self._arrives = False
         self.held, self._released, self.settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -71,6 +74,11 @@ class Wire:
     def arm(self, cut: Cut, meanwhile: Meanwhile | None = None) -> None:
         """Cut at the next decision; ``meanwhile`` is done before the client knows of it."""
         self._cut, self._meanwhile = cut, meanwhile
+
+    async def quiet(self) -> None:
+        """Until nothing that was cut is on its way to the server any more."""
+        while self._striking:
+            await asyncio.wait(self._striking)
 
     @property
     def armed(self) -> bool:
@@ -140,9 +148,10 @@ class Wire:
         cut, self._cut = self._cut, None
         meanwhile, self._meanwhile = self._meanwhile, None
         self.cuts += 1
-        if cut == "held":
-            await self._keep(link, message)
-            return
+        striking = asyncio.current_task()
+        assert striking is not None
+        self._striking.add(striking)
+        striking.add_done_callback(self._striking.discard)
         if cut == "request":
             link.server.transport.abort()
             if meanwhile is not None:
@@ -150,25 +159,27 @@ class Wire:
             return
         link.replies_lost = True
         link.answered.clear()
-        # What executes a statement is followed by what asks for the end of the exchange.
-        rest = b"" if message[:1] == b"Q" else await _rest(reader, link)
+        if message[:1] != b"Q":
+            # What executes a statement is followed by what asks for the end of the exchange.
+            message += await _rest(reader, link)
+        if cut == "held":
+            await self._keep(link, message)
+            return
         if cut == "late":
             link.client.transport.abort()
             await asyncio.sleep(LATE)
-        link.server.write(message + rest)
+        link.server.write(message)
         await link.server.drain()
         if cut == "both":
-            return
+            link.client.transport.abort()
         await asyncio.wait_for(link.answered.wait(), 10)
         if meanwhile is not None:
             await meanwhile()
 
     async def _keep(self, link: Link, message: bytes) -> None:
-        link.replies_lost = True
         self.held.set()
         await self._released.wait()
         if self._arrives:
-            link.answered.clear()
             link.server.write(message)
             await asyncio.wait_for(link.answered.wait(), 10)
         self.settled.set()
@@ -211,5 +222,5 @@ def _follow(message: bytes, link: Link) -> bool:
         return word.startswith(b"COMMIT")
     if kind == b"B" and not link.in_transaction:
         _portal, name, *_ = body.split(b"\x00")
-        return not link.statements.get(name, b"SELECT").upper().startswith(_READS)
+        return _WRITES.search(link.statements.get(name, b"")) is not None
     return False

@@ -89,14 +89,15 @@ class Machine(RuleBasedStateMachine):
         self.do(self.processes[0].runs._database.write(delete))
         self.start(RUNS[0], WORKFLOWS[0], None, 0, None)
 
-    def agree(self, command: Any) -> None:
-        """Ask both, and let nothing differ."""
+    def agree(self, command: Any) -> Any:
+        """Ask both, and let nothing differ; what they answered."""
         name = type(command).__name__.lower()
         answer = self.do(getattr(self.engine, name)(command))
         expected = getattr(self.reference, name)(command)
         assert answer == expected, f"{command}: {answer} instead of {expected}"
         for each in answer if isinstance(answer, tuple) else (answer,):
             self.met.add(f"{name} {type(each).__name__}")
+        return answer
 
     def lease(self, place: int, wrong: str | None) -> Lease | None:
         if not self.leases:

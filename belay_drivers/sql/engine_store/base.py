@@ -237,6 +237,8 @@ class OwnedRole(Role):
                 unsure = ended
             elif not isinstance(ended.value, Missed):
                 turn.seq += ended.kept
+                # Where nothing of it stays, what was sent before may still arrive, and would be taken for the next.
+                turn.unclear = unsure is not None and not ended.kept
                 return ended.value
             standing = await self._standing(lease)
         raise DatabaseError("unknown" if unsure is None else unsure.failure.code)
