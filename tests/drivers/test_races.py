@@ -64,18 +64,13 @@ WORKER = dedent(
     from belay_core.stores import open_stores
 
     async def main(url, pid):
-        taken = []
         ids = Uuid7Ids()
         async with open_stores(url) as stores:
             print("ready", flush=True)
-            sys.stdin.readline()
-            while True:
+            for _ in sys.stdin:
                 owner = OwnerId("host", pid, ids.nonce())
                 got = await stores.engine.acquire(commands.Acquire(owner, ("refund",), 25))
-                if not got:
-                    break
-                taken += [acquired.run.run_id for acquired in got]
-        print(json.dumps(taken))
+                print(json.dumps([acquired.run.run_id for acquired in got]), flush=True)
 
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))
     """
@@ -101,11 +96,21 @@ async def test_two_processes_never_get_the_same_run(shared_store, make_kit):
         command = [sys.executable, "-c", WORKER, shared_store.url]
         pipe = asyncio.subprocess.PIPE
         workers = [await asyncio.create_subprocess_exec(*command, str(pid), stdin=pipe, stdout=pipe) for pid in (1, 2)]
-        for worker in workers:
-            assert worker.stdout is not None
-            assert await worker.stdout.readline() == b"ready\n"
-        replies = await asyncio.gather(*(worker.communicate(b"go\n") for worker in workers))
-        shares = [json.loads(reply) for reply, _ in replies]
-        assert all(worker.returncode == 0 for worker in workers)
+        assert [await said(worker) for worker in workers] == ["ready", "ready"]
+        shares: list[list[str]] = [[], []]
+        while len(shares[0] + shares[1]) < RUNS:
+            # Both at once, again and again: SQLite lets one of two go on and on that do not wait for each other.
+            for worker in workers:
+                assert worker.stdin is not None
+                worker.stdin.write(b"go\n")
+            got = [json.loads(await said(worker)) for worker in workers]
+            assert any(got), "nobody takes what is left"
+            shares = [taken + more for taken, more in zip(shares, got, strict=True)]
+        await asyncio.gather(*(worker.communicate(b"") for worker in workers))
+        assert [worker.returncode for worker in workers] == [0, 0]
         assert sorted(shares[0] + shares[1]) == [f"run-{number:04}" for number in range(RUNS)]
         assert min(map(len, shares)) > 0
+
+
+async def said(worker):
+    return (await worker.stdout.readline()).decode().strip()
