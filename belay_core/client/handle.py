@@ -23,29 +23,29 @@ LONGEST_POLL = 1.0
 class RunHandle(Generic[Out]):
     """One run: its id, and its result once there is one."""
 
-    def __init__(self, stores: Stores, run_id: RunId, codec: Codec[Out], *, created: bool) -> None:
+    def __init__(
+        self, stores: Stores, run_id: RunId, codec: Codec[Out], *, created: bool, untouched: bool = False
+    ) -> None:
         self.run_id = run_id
         """The id of the run."""
         self.created = created
         """Whether this very call made the run; False where it was found."""
         self._stores = stores
         self._codec = codec
-        self._begun_just_now = False
+        self._untouched = untouched
+        """Whether nobody had the time to execute it: so for who waits for it in the turn of the loop that made this."""
+        if untouched:
+            asyncio.get_running_loop().call_soon(self._touched)
 
-    def begun_just_now(self) -> None:
-        """The run has only just been stored: who waits for it in this turn of the loop need not look at once."""
-        self._begun_just_now = True
-        asyncio.get_running_loop().call_soon(self._goes_on)
-
-    def _goes_on(self) -> None:
-        self._begun_just_now = False
+    def _touched(self) -> None:
+        self._untouched = False
 
     async def result(self) -> Out:
         """Wait for the end of the run, and give its result.
 
         Raises ``RunFailed``, ``RunCancelled``, ``RunNotFoundError``; bound the wait with ``asyncio.timeout``.
         """
-        run = await ended(self._stores, self.run_id, at_once=not self._begun_just_now)
+        run = await ended(self._stores, self.run_id, at_once=not self._untouched)
         if run.status is RunStatus.CANCELLED:
             raise RunCancelled(self.run_id)
         if run.status is RunStatus.FAILED:
@@ -54,7 +54,10 @@ class RunHandle(Generic[Out]):
 
 
 async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunRecord:
-    """The run once it is over; the first look is left out where not ``at_once``. Raises ``RunNotFoundError``."""
+    """The run once it is over; where not ``at_once``, looked at first when it may have ended, or after ``POLL``.
+
+    Raises ``RunNotFoundError``.
+    """
     with stores.wakes.listening(run_id) as woken:
         wait = POLL
         if not at_once:

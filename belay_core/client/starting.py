@@ -25,7 +25,8 @@ Out = TypeVar("Out")
 
 _PRIORITIES = 2**31
 _UNTOUCHED_MS = 20
-"""For how long after a run was sent to be stored nobody can have ended it; where it took longer, that is looked at."""
+"""A run that took longer to be stored may well be over by then; who waits for one that took less looks no sooner than
+it is told of its end, or after the first pause."""
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -93,17 +94,16 @@ class Starting(Deciding):
             case Started() | Found():
                 self._stores.wakes.poke(answer.run_id, ready=True)
                 created = isinstance(answer, Started)
-                handle = RunHandle(self._seen_by, answer.run_id, definition.result_codec, created=created)
-                if created and self._is_fresh(sent_at):
-                    handle.begun_just_now()
-                return handle
+                untouched = created and self._is_untouched(sent_at)
+                codec = definition.result_codec
+                return RunHandle(self._seen_by, answer.run_id, codec, created=created, untouched=untouched)
             case KeyTaken(workflow=owner, run_id=other):
                 raise InvalidInput("idempotency_key", f"belongs to run {other} of workflow {owner}")
             case RunIdTaken():
                 raise InvalidInput("run_id", "belongs to a run with another workflow, key or input")
 
-    def _is_fresh(self, sent_at: float) -> bool:
-        """Whether nobody, here or elsewhere, had the time to execute what was sent to be stored at this moment."""
+    def _is_untouched(self, sent_at: float) -> bool:
+        """Whether what was sent to be stored at this moment has not been there for long enough to be executed."""
         return self._seen_by is self._stores and self._stores.clock.elapsed() - sent_at < _UNTOUCHED_MS
 
     async def cancel(self, run: str | RunHandle[Any], *, by: str | None = None) -> RequestCancelOutcome:
