@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from sqlalchemy import Engine, event
 
+from belay_drivers.sql.one_thread import OneThread
 from belay_testing.cancels.awaits import struck
 from tests.cancels.enumerate import cancelled
 from tests.cancels.operations import OPERATIONS
@@ -60,15 +61,15 @@ async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypa
             entered.set()
             return work()
 
-        future = thread.submit(entering)
+        answered = thread._asked(entering)
         entered.wait()
-        return await asyncio.wrap_future(future)
+        return await answered
 
     def slow(_connection):
         time.sleep(0.02)
 
     monkeypatch.setattr("belay_drivers.sql.database.outlasting", unshielded)
-    monkeypatch.setattr("belay_drivers.sql.carrying._in_thread", begun)
+    monkeypatch.setattr(OneThread, "do", begun)
     event.listen(Engine, "commit", slow)  # so that the write is still under way when its caller has gone on
     try:
         cancelling = await found(("sqlite", belay_sqlite_file), "1/1", "runs.create")

@@ -10,7 +10,8 @@ from belay_core.ids import RunId
 from belay_core.outcomes.engine import AlreadyDecided, Decided, TooLate
 
 R = RunId("run-1")
-WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+"""Who waits for this connection; what ``pg_stat_activity`` says stands still within a transaction."""
 
 
 async def decided(kit, joined):

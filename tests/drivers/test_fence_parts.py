@@ -23,6 +23,8 @@ PARTS = {
 }
 
 
+WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+"""Who waits for this connection; what ``pg_stat_activity`` says stands still within a transaction."""
 WRITES = ("record", "record several", "renew", "ask", "sleep", "withdraw", "park", "settle")
 
 
@@ -67,7 +69,7 @@ async def waited(kit, other, name, change):
     async with engine.connect() as rival:
         await rival.exec_driver_sql(f"UPDATE belay_runs SET {change}")  # noqa: S608  (a constant of this file)
         writing = asyncio.ensure_future(writes(kit, lease, name))
-        while not await rival.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")):
+        while not await rival.scalar(WAITING):
             pass
         await rival.commit()
     return lease, await writing

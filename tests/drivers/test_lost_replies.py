@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from sqlalchemy import select
 
 from belay_core import commands
 from belay_core.errors import EngineStoreError
@@ -130,16 +131,25 @@ async def proxied(belay_postgres, belay_clock, belay_ids):
 
 
 async def contents(stores):
-    """Everything stored, but for what differs from database to database."""
+    """Everything stored, but for what differs from database to database, and for how often was written."""
 
     def read(tx):
         return {
-            table.name: sorted(map(str, tx.execute(table.select()).all()))
+            table.name: sorted(map(str, tx.execute(select(*_uncounted(table))).all()))
             for table in tables.metadata.sorted_tables
             if table.name not in {"belay_store", "belay_migrations"}
         }
 
     return await database_of(stores).read(read)
+
+
+def _uncounted(table):
+    return [column for column in table.c if column.name != "write_seq"]
+
+
+async def writes(stores):
+    """How often each run was written by its owner."""
+    return await database_of(stores).read(lambda tx: tx.execute(select(tables.runs.c.write_seq)).scalars().all())
 
 
 OWNER = OwnerId("h", 1, "n")
@@ -301,7 +311,7 @@ async def test_a_lost_connection_changes_neither_the_answer_nor_what_is_stored(
     proxy.arm(lose, *MARKS.get(call, COMMIT))
     answer = await work()
     assert proxy.cuts == 1
-    stored = await contents(stores)
+    stored, written = await contents(stores), await writes(stores)
 
     belay_clock.set(began)
     name = next(belay_postgres_names)
@@ -310,6 +320,9 @@ async def test_a_lost_connection_changes_neither_the_answer_nor_what_is_stored(
         expected = await (await CALLS[call](make_kit(calm)))()
         assert answer == expected
         assert stored == await contents(calm)
+        # A request that may still arrive after its write was refused is shut out, by one write more.
+        shut_out = (call, lose) == ("record_conflict", "request")
+        assert sum(written) == sum(await writes(calm)) + shut_out
     belay_postgres_server.drop_database(name)
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from sqlalchemy import select
+
 from belay_core.stores import Stores
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sql import tables
@@ -108,11 +110,15 @@ class Pair:
 
 
 async def contents(stores: Stores) -> dict[str, list[str]]:
-    """Everything stored, but for what differs from database to database."""
+    """Everything stored, but for what differs from database to database.
+
+    How often was written is left out: shutting out a request that may still arrive is a write too.
+    """
 
     def read(tx: Any) -> dict[str, list[str]]:
         known = {table.name: table for table in tables.metadata.sorted_tables}
-        return {name: sorted(map(str, tx.execute(known[name].select()).all())) for name in KEPT}
+        wanted = {name: [column for column in known[name].c if column.name != "write_seq"] for name in KEPT}
+        return {name: sorted(map(str, tx.execute(select(*wanted[name])).all())) for name in KEPT}
 
     found: dict[str, list[str]] = await stores.runs._database.read(read)  # type: ignore[attr-defined]
     return found

@@ -29,7 +29,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
         "write_without_lock_first",
         _FENCES,
         (".with_for_update(key_share=True)", ""),
-        by="once_a_takeover_committed or after_a_takeover or finishing_beside or fifty_decisions or parked_with_a_decision",
+        by="a_decision_that_waited or an_attempt_that_waited",
     ),
     mutant(
         "fence_without_sequence",
