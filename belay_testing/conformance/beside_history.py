@@ -139,12 +139,15 @@ async def _whole_feed(stores: Stores, runs: tuple[RunSight, ...]) -> list[RunCha
     }
     source = (await stores.changes.current()).source
     while True:
-        found: list[RunChange] = []
+        found: dict[RunId, RunChange] = {}
         position, more = START, True
         while more:
             page = await stores.changes.changes_since(source, position, _PAGE)
             assert isinstance(page, ChangesPage)
-            found += page.changes
+            for change in page.changes:
+                # A run that changes while the feed is read is told again, and stands where it is told last.
+                found.pop(change.run_id, None)
+                found[change.run_id] = change
             position, more = page.next_position, page.has_more
-        if {change.run_id: change.entry for change in found} == latest:
-            return found
+        if {change.run_id: change.entry for change in found.values()} == latest:
+            return [*found.values()]
