@@ -8,8 +8,9 @@ from belay_core.errors import RunCancelled, RunFailed, RunNotFoundError
 from belay_core.ids import RunId
 from belay_core.moments import event_or_time
 from belay_core.records.run import RunStatus, is_terminal_run_status
-from belay_core.records.workflow_run import RunRecord
+from belay_core.records.workflow_run import RunEnd
 from belay_core.stores.bundle import Stores
+from belay_core.stores.wakes import EndListener
 from belay_core.workflows.values import Codec
 
 Out = TypeVar("Out")
@@ -45,30 +46,33 @@ class RunHandle(Generic[Out]):
 
         Raises ``RunFailed``, ``RunCancelled``, ``RunNotFoundError``; bound the wait with ``asyncio.timeout``.
         """
-        run = await ended(self._stores, self.run_id, at_once=not self._untouched)
-        if run.status is RunStatus.CANCELLED:
+        end = await ended(self._stores, self.run_id, at_once=not self._untouched)
+        if end.status is RunStatus.CANCELLED:
             raise RunCancelled(self.run_id)
-        if run.status is RunStatus.FAILED:
-            raise RunFailed(self.run_id, *read_failure(run.error))
-        return self._codec.decode(run.result or "null")
+        if end.status is RunStatus.FAILED:
+            raise RunFailed(self.run_id, *read_failure(end.error))
+        return self._codec.decode(end.result or "null")
 
 
-async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunRecord:
-    """The run once it is over; where not ``at_once``, looked at first when it may have ended, or after ``POLL``.
+async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEnd:
+    """How the run ended, once it has; where not ``at_once``, looked at first when it may have, or after ``POLL``.
 
     Raises ``RunNotFoundError``.
     """
-    with stores.wakes.listening(run_id) as woken:
+    woken = EndListener()
+    with stores.wakes.listening(run_id, woken):
         wait = POLL
         if not at_once:
             await event_or_time(woken, stores.clock, wait)
             wait *= 2
-        while True:
+        while woken.end is None:
             woken.clear()
             run = await stores.engine.find_run(run_id)
             if run is None:
                 raise RunNotFoundError(f"run_id: there is no run {run_id}")
-            if is_terminal_run_status(run.status):
-                return run
+            status = run.status
+            if is_terminal_run_status(status):
+                return RunEnd(status, run.result, run.error)
             await event_or_time(woken, stores.clock, wait)
             wait = min(2 * wait, LONGEST_POLL)
+        return woken.end

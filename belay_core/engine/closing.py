@@ -17,7 +17,7 @@ from belay_core.outcomes.engine import News, ParkOutcome, SettleOutcome
 from belay_core.outcomes.runs import FenceLost
 from belay_core.records.run import RunStatus, TerminalRunStatus
 from belay_core.records.step_record import StepRecord, StepState
-from belay_core.records.workflow_run import Waiting
+from belay_core.records.workflow_run import RunEnd, Waiting
 from belay_core.workflows.caught import Raised, outcome_of
 from belay_core.workflows.definition import Definition
 
@@ -89,7 +89,8 @@ class Closing:
         self, status: TerminalRunStatus, notes: tuple[str, ...], result: str | None = None, error: str | None = None
     ) -> str | None:
         command = commands.Settle(self._holding.lease, status, result, error, self._holding.seen_ms, notes)
-        return self._closed(await self._last(self._services.stores.engine.settle, command), status.value)
+        answer = await self._last(self._services.stores.engine.settle, command)
+        return self._closed(answer, status.value, RunEnd(status, result, error))
 
     async def _park(self, command: commands.Park) -> str | None:
         return self._closed(await self._last(self._services.stores.engine.park, command), "suspended")
@@ -101,12 +102,12 @@ class Closing:
         finally:
             self._holding.ending = False
 
-    def _closed(self, answer: ParkOutcome | SettleOutcome, word: str) -> str | None:
+    def _closed(self, answer: ParkOutcome | SettleOutcome, word: str, end: RunEnd | None = None) -> str | None:
         match answer:
             case News():
                 return None
             case FenceLost() | RunNotFound():
                 raise HoldLost
             case _:
-                self._services.stores.wakes.poke(self._holding.lease.run_id)
+                self._services.stores.wakes.poke(self._holding.lease.run_id, end=end)
                 return word

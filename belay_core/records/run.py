@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from belay_core.ids import RunId
 from belay_core.moments import Millis
@@ -32,7 +32,7 @@ TERMINAL: frozenset[RunStatus] = frozenset({RunStatus.COMPLETED, RunStatus.FAILE
 """The statuses of runs that are over."""
 
 
-def is_terminal_run_status(status: RunStatus) -> bool:
+def is_terminal_run_status(status: RunStatus) -> TypeGuard[TerminalRunStatus]:
     """Whether a run in this status is over."""
     return status in TERMINAL
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from belay_core.ids import ApprovalId, RunId
 from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
-from belay_core.records.run import RunStatus
+from belay_core.records.run import RunStatus, TerminalRunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,15 @@ class Waiting:
     reason: str
     token: str | None = None
     wake_at_ms: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended; ``result`` and ``error`` are JSON text."""
+
+    status: TerminalRunStatus
+    result: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

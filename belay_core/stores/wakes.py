@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from belay_core.moments import Signal
+from belay_core.records.workflow_run import RunEnd
 
 
 class Relay(Protocol):
@@ -27,6 +28,12 @@ class Relay(Protocol):
         """Somebody here waits, and has to hear of what others commit."""
 
 
+class EndListener(Signal):
+    """Set by pokes for one run, and told how it ended where that was in this process: nobody has to read it then."""
+
+    end: RunEnd | None = None
+
+
 class Wakes:
     """Lets those who wait in this process look again at once, and with a relay those in other processes too."""
 
@@ -43,11 +50,16 @@ class Wakes:
         """From now on other processes hear of pokes here; the relay gives theirs to ``hear``."""
         self._relay = relay
 
-    def poke(self, run_id: str | None = None, *, ready: bool = False) -> None:
+    def poke(self, run_id: str | None = None, *, ready: bool = False, end: RunEnd | None = None) -> None:
         """Something committed that those who listen to this run may wait for.
 
-        ``ready`` says that the run may be taken now; those who listen to all runs hear of that alone.
+        ``ready`` says that the run may be taken now; those who listen to all runs hear of that alone. ``end`` is how
+        the run ended, where that is what committed.
         """
+        if end is not None:
+            for listener in self._listeners.get(run_id, ()):
+                if isinstance(listener, EndListener):
+                    listener.end = end
         self.hear(() if run_id is None else (run_id,), ready=ready)
         if self._relay is not None:
             self._relay.tell(run_id, ready=ready)

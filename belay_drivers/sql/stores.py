@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from belay_core.ids import IdSource
 from belay_core.moments import Clock
+from belay_core.records.workflow_run import RunEnd
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.wakes import Wakes
 from belay_core.stores.writing import Transaction, Writer
@@ -90,5 +91,5 @@ class _LaterWakes(Wakes):
         self._wakes = wakes
 
     @override
-    def poke(self, run_id: str | None = None, *, ready: bool = False) -> None:
-        self._writer.after_commit(partial(self._wakes.poke, run_id, ready=ready))
+    def poke(self, run_id: str | None = None, *, ready: bool = False, end: RunEnd | None = None) -> None:
+        self._writer.after_commit(partial(self._wakes.poke, run_id, ready=ready, end=end))

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from belay_core import Client, Context, Happened, InvalidInput, RunNotFoundError, Worker, workflow
+from belay_core import Client, Context, Happened, InvalidInput, RunFailed, RunNotFoundError, Worker, workflow
 from belay_core.moments import reading, utc_text
 from belay_core.records.run import RunStatus
+from belay_drivers.sqlite import open_sqlite
 from belay_testing.drive import drain, vanish
 from belay_testing.faults import FaultStore
 
@@ -28,6 +29,11 @@ async def greeting(ctx: Context, given: Given) -> str:
 async def other(ctx: Context) -> None: ...
 
 
+@workflow("failing")
+async def failing(ctx: Context) -> None:
+    raise ValueError("broken")
+
+
 async def test_the_same_key_gives_the_same_run_untouched(bench):
     first = await bench.client.start(greeting, Given("a", 2), idempotency_key="k")
     again = await bench.client.start(greeting, Given("b", 9), idempotency_key="k")
@@ -37,24 +43,31 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
     assert await again.result() == "aa"
 
 
-async def test_a_run_just_started_is_looked_at_once_it_is_over_and_any_other_at_once(belay_each_store, belay_clock):
-    async with belay_each_store as stores:
+async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_looked_at(belay_clock):
+    # Where a relay connects meanwhile, everybody looks once more.
+    async with open_sqlite(":memory:", clock=belay_clock) as stores:
         seen = FaultStore(stores.engine)
         client = Client(replace(stores, engine=seen.store), telemetry=False)
 
         def looks() -> int:
             return seen.calls.count("find_run")
 
-        async with Worker(stores, [other], telemetry=False):
-            await (await client.start(other)).result()
-            assert looks() == 1
-            later = await client.start(other)
-            await client.result(later.run_id)
-            assert looks() > 1
-            before = looks()
-            await asyncio.sleep(0)
-            await later.result()
-            assert looks() == before + 1
+        async with Worker(stores, [greeting, failing], telemetry=False):
+            run = await client.start(greeting, Given("a", 2))
+            assert (await run.result(), looks()) == ("aa", 0)
+            assert (await run.result(), looks()) == ("aa", 1)
+            later = await client.start(greeting, Given("b", 2))
+            assert (await client.result(later.run_id), looks()) == ("bb", 2)
+            run = await client.start(failing)
+            told, read = await failure_of(run), await failure_of(run)
+            assert looks() == 3
+            assert (told.type, told.message) == (read.type, read.message) == ("ValueError", "broken")
+
+
+async def failure_of(run):
+    with pytest.raises(RunFailed) as failed:
+        await run.result()
+    return failed.value
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):
