@@ -68,6 +68,9 @@ async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEn
         while woken.end is None:
             woken.clear()
             run = await stores.engine.find_run(run_id)
+            if run is None and woken.end is not None:
+                # Deleted since it ended, which was told here.
+                return woken.end
             if run is None:
                 raise RunNotFoundError(f"run_id: there is no run {run_id}")
             status = run.status

@@ -49,11 +49,11 @@ class PlayConductor(Conductor):
             _ = step.codec
         except DefinitionError as error:
             raise play.break_off(error) from None
-        scope.unopened += 1
         try:
             digest = None if callable(given) else arguments_digest(*given)
         except ValueRefused as refused:
             raise InvalidInput("arguments", f"step {step.name}: {refused}") from None
+        scope.unopened += 1
         call = self._opened(scope, key, partial(StepCall, play, step, given, digest))
         play.unawaited[key] = call
         return call

@@ -33,10 +33,14 @@ def texts_given(kinds: Sequence[str], first: int) -> str:
 
 def joined(kinds: Sequence[str], columns: Sequence[Column]) -> list[str] | None:
     """Each column as one text; None where something in them would be taken for something else, so that arrays it is."""
-    texts = [
-        _joined_texts(column) if kind == TEXT else _joined_numbers(column)
-        for kind, column in zip(kinds, columns, strict=True)
-    ]
+    try:
+        texts = [
+            _joined_texts(column) if kind == TEXT else _joined_numbers(column)
+            for kind, column in zip(kinds, columns, strict=True)
+        ]
+    except (TypeError, ValueError):
+        # A value that is neither: as arrays the driver refuses it, and then each write goes alone.
+        return None
     found = [each for each in texts if each is not None]
     return found if len(found) == len(texts) else None
 

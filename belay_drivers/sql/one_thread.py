@@ -77,7 +77,9 @@ class _Job(Generic[T]):
         try:
             value = self._context.run(self._work)
         except BaseException as error:  # noqa: BLE001  (it is raised to whoever waits, and the thread lives on)
-            self._tell(self.answered.set_exception, error)
+            # A future takes no StopIteration, and its caller would wait for ever.
+            told = RuntimeError("the work raised StopIteration") if isinstance(error, StopIteration) else error
+            self._tell(self.answered.set_exception, told)
         else:
             self._tell(self.answered.set_result, value)
 

@@ -30,12 +30,14 @@ class Straight:
     def _done(self, work: Callable[[Any], T]) -> T:
         cursor: Any = self._driver().cursor()
         try:
-            return work(cursor)
+            try:
+                return work(cursor)
+            finally:
+                # First of all: the pool closes a connection on which it cannot roll back, and this would be the error.
+                cursor.close()
         except BaseException:
             self._pass_through_pool()
             raise
-        finally:
-            cursor.close()
 
     def _driver(self) -> Any:
         if self._entry is None or self._entry.dbapi_connection is None:

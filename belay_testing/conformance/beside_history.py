@@ -146,7 +146,8 @@ async def _whole_feed(stores: Stores, runs: tuple[RunSight, ...]) -> list[RunCha
             assert isinstance(page, ChangesPage)
             for change in page.changes:
                 # A run that changes while the feed is read is told again, and stands where it is told last.
-                found.pop(change.run_id, None)
+                earlier = found.pop(change.run_id, None)
+                assert earlier is None or earlier.entry < change.entry, "changes_since tells a change twice"
                 found[change.run_id] = change
             position, more = page.next_position, page.has_more
         if {change.run_id: change.entry for change in found.values()} == latest:

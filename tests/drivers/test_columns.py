@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from belay_core import commands
+from belay_core.errors import EngineStoreError
 from belay_core.ids import RunId
 from belay_core.outcomes.engine import Parked, Recorded, Settled, Started
 from belay_core.records.owner import Lease, OwnerId
@@ -93,8 +94,16 @@ def test_a_text_that_would_be_taken_for_something_else_is_not_joined(column):
 def test_a_number_is_a_whole_number():
     assert joined([NUMBER], [[1, None, -3]]) == ["{1,NULL,-3}"]
     for intruder in ("1,2", 1.5):
-        with pytest.raises(ValueError, match="format code"):
-            joined([NUMBER], [[intruder]])
+        assert joined([NUMBER], [[intruder]]) is None
+
+
+async def test_a_value_of_another_kind_harms_no_neighbour(kit):
+    leases = [await kit.own(each) for each in ("run-1", "run-2")]
+    broken, sound = await asyncio.gather(
+        kit.record(leases[0], kit.step(started_at_ms="x")), kit.record(leases[1], kit.step()), return_exceptions=True
+    )
+    assert sound == Recorded(None, None)
+    assert isinstance(broken, EngineStoreError)
 
 
 async def test_the_server_reads_texts_as_it_reads_arrays(belay_postgres):

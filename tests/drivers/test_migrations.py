@@ -105,7 +105,7 @@ async def test_migrating_says_what_it_did_and_does_nothing_twice(place):
 
 
 @case(62)
-@pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'")
+@pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'", "ignore:Can't validate argument 'dialect_options'")
 async def test_the_schema_is_what_statements_believe_it_to_be(place):
     await place.migrate()
     found = sa.MetaData()

@@ -73,6 +73,11 @@ async def test_what_work_raises_is_raised_to_whoever_asked_and_the_thread_goes_o
     assert await thread.do(lambda: 1) == 1
 
 
+async def test_an_iterator_that_ends_in_the_thread_is_told_as_an_error(thread):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(thread.do(lambda: next(iter(()))), 5)
+
+
 async def test_work_is_done_in_the_context_of_whoever_asked(thread):
     WHO.set("me")
     assert await thread.do(WHO.get) == "me"

@@ -1,6 +1,7 @@
 """Straight to the driver, over the connection the pool has: never one that is closed or left in a transaction."""
 
 import asyncio
+import sqlite3
 from typing import Any
 
 import pytest
@@ -67,3 +68,20 @@ async def test_a_record_that_shares_a_commit_tells_what_its_owner_has_not_seen(k
     answers = await asyncio.gather(*(kit.record(lease, kit.step()) for lease in leases))
     assert answers == [Recorded(None, kit.now), Recorded(kit.now, None), Recorded(None, None)]
     assert [[*await kit.attempts(lease.run_id)] for lease in leases] == [["fetch#1"]] * 3
+
+
+async def test_the_error_is_that_of_the_work_where_rolling_back_fails_as_well(stores, monkeypatch):
+    straight = stores.engine._parts.coalescer._wire._straight
+    await straight.do(lambda cursor: cursor.execute("SELECT 1").fetchall())
+
+    def fails(*_: Any) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def work(cursor: Any) -> None:
+        cursor.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(writer_of(stores).sync_engine.dialect, "do_rollback", fails)
+        raise sqlite3.OperationalError("of the work")
+
+    with pytest.raises(sqlite3.OperationalError, match="of the work"):
+        await straight.do(work)
+    monkeypatch.undo()

@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from belay_core import Client, Context, Happened, InvalidInput, RunFailed, RunNotFoundError, Worker, workflow
+from belay_core import Client, Context, Happened, InvalidInput, RunFailed, RunNotFoundError, Worker, step, workflow
+from belay_core.client.handle import ended
+from belay_core.ids import RunId
 from belay_core.moments import reading, utc_text
 from belay_core.records.run import RunStatus
+from belay_core.records.workflow_run import RunEnd
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.drive import drain, vanish
 from belay_testing.faults import FaultStore
@@ -68,6 +71,32 @@ async def failure_of(run):
     with pytest.raises(RunFailed) as failed:
         await run.result()
     return failed.value
+
+
+async def test_a_refused_argument_leaves_no_call_behind(bench):
+    @workflow("refusing")
+    async def refusing(ctx: Context) -> int:
+        with pytest.raises(InvalidInput, match="arguments"):
+            await ctx.step(taking, object())
+        return ctx._scope.unopened
+
+    @step(idempotent=True)
+    async def taking(what: object) -> None: ...
+
+    run = await bench.client.start(refusing)
+    await bench.drained(refusing)
+    assert await run.result() == 0
+
+
+async def test_a_told_end_stands_where_the_run_is_deleted_before_it_is_read(belay_clock):
+    async with open_sqlite(":memory:", clock=belay_clock) as stores:
+
+        class Deleted:
+            async def find_run(self, run_id):
+                stores.wakes.poke(run_id, end=RunEnd(RunStatus.COMPLETED, "7"))
+
+        told = await ended(replace(stores, engine=Deleted()), RunId("run"))
+        assert told == RunEnd(RunStatus.COMPLETED, "7")
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):

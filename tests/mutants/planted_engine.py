@@ -17,16 +17,9 @@ KEYS: Final[tuple[Mutant, ...]] = (
     mutant(
         "key_taken_when_awaited",
         "belay_core/engine/conducting.py",
-        (
-            """        key = self._key(scope, step.name)
-        self._require_data(step)
-        digest = None if callable(given) else self._digest(step, given)
-        return self.made(key, self._opened(""",
-            """        key = step.name
-        self._require_data(step)
-        digest = None if callable(given) else self._digest(step, given)
-        return (self._opened(""",
-        ),
+        ("            key = scope.key(step.name)\n", "            key = step.name\n"),
+        ("        scope.unopened += 1\n        call = self._opened(", "        call = self._opened("),
+        ("        play.unawaited[key] = call\n        return call\n", "        return call\n"),
         (
             """        call = play.board.open(key, scope)
 """,
@@ -140,7 +133,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "no_record_before_the_effect",
         "belay_core/engine/stepping.py",
-        ("        if not self._step.idempotent:\n            await self._record(self._running(begun))\n", ""),
+        ("            if not self._step.idempotent:\n                await self._record(self._running(begun))\n", ""),
         by="goes_to_review_when_its_owner_dies",
         tests=_ENGINE,
     ),
