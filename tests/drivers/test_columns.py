@@ -37,8 +37,8 @@ ODD = (
 )
 
 
-async def together(*calls: Any) -> list[Any]:
-    return [*await asyncio.gather(*calls)]
+async def together(*calls: Any, **how: Any) -> list[Any]:
+    return [*await asyncio.gather(*calls, **how)]
 
 
 @pytest.mark.parametrize("text", MARKS + ODD, ids=ascii)
@@ -99,9 +99,8 @@ def test_a_number_is_a_whole_number():
 
 async def test_a_value_of_another_kind_harms_no_neighbour(kit):
     leases = [await kit.own(each) for each in ("run-1", "run-2")]
-    broken, sound = await asyncio.gather(
-        kit.record(leases[0], kit.step(started_at_ms="x")), kit.record(leases[1], kit.step()), return_exceptions=True
-    )
+    records = kit.record(leases[0], kit.step(started_at_ms="x")), kit.record(leases[1], kit.step())
+    broken, sound = await together(*records, return_exceptions=True)
     assert sound == Recorded(None, None)
     assert isinstance(broken, EngineStoreError)
 
