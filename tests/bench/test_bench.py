@@ -55,7 +55,7 @@ def test_a_loop_counts_whole_runs_and_every_step_of_them():
 def test_a_queue_ends_when_every_run_has_completed():
     told = ran("queue", "--url", "sqlite://", "--runs", 60, "--steps", 1, "--non-idempotent")
     assert told["runs_per_s"] < told["starts_per_s"], "the last one was started before the last one ended"
-    assert told["seconds"] == pytest.approx(60 / told["runs_per_s"], rel=0.01)
+    assert told["seconds"] == pytest.approx(60 / told["runs_per_s"], abs=0.001), "it is told to the millisecond"
 
 
 def test_the_floor_of_sqlite_is_a_durable_commit_for_each_write(tmp_path: Path):
