@@ -172,9 +172,10 @@ async def test_an_amount_that_cannot_be_paid_fails_unless_it_is_edited(office: O
 async def test_the_second_of_two_equal_invoices_is_asked_about(office: Office):
     first, second = await office.book(small(1), replace(small(1), due="2026-05-30"))
     assert (await first.result()).startswith("posted as 1 ")
-    assert (await office.subject(second)).asks == (
-        "duplicate: This supplier's invoice of this number is also in 000.xml.",
-    )
+    # The first one may have been posted when the second one is checked.
+    beside, *posted = (await office.subject(second)).asks
+    assert beside == "duplicate: This supplier's invoice of this number is also in 000.xml."
+    assert posted in ([], ["duplicate: This supplier's invoice of this number was posted before, as posting 1."])
     (later,) = await office.book(small(1))
     assert (await office.subject(later)).asks == (
         "duplicate: This supplier's invoice of this number was posted before, as posting 1.",
