@@ -4,13 +4,12 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from math import floor
 
 from belay_core.chance import Chance
 from belay_core.commands import Start
 from belay_core.engine.settings import Settings
 from belay_core.engine.ticking import Ticks
-from belay_core.moments import Millis
+from belay_core.moments import Millis, reading
 from belay_core.outcomes.engine import StartOutcome
 from belay_core.stores.bundle import Stores
 from belay_core.workflows.middleware import Close, DrainFacts, GateFacts, Middleware, StartFacts, StepFacts
@@ -77,7 +76,7 @@ class Services:
 
     def now(self) -> Millis:
         """The store's moment in whole milliseconds."""
-        return floor(self.stores.clock.now())
+        return reading(self.stores.clock)
 
     async def until(self, moment: Millis) -> None:
         """Come back when the store's clock has reached this moment."""
