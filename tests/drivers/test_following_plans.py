@@ -1,11 +1,14 @@
 """What is asked again and again is answered from an index, also by a database that has no statistics yet."""
 
+import asyncpg
 import pytest
 from sqlalchemy import event
 
 from belay_core import commands
 from belay_core.ids import RunId
 from belay_core.records.changes import START
+from belay_core.records.owner import Lease, OwnerId
+from belay_drivers.postgres import open_postgres
 
 PLAN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) "}
 ROWS = 400
@@ -26,6 +29,7 @@ async def source(stores):
 
 CALLS = {
     "belay_runs_created": lambda stores: stores.engine.list_runs(commands.ListRuns(limit=3, before=RunId("run-200"))),
+    "belay_runs_waiting ": lambda stores: stores.engine.wake(commands.Wake()),
     "belay_runs_waiting_reason": lambda stores: stores.waiting.waiting_runs("reason-7"),
     "belay_runs_waiting_cancelled": lambda stores: stores.waiting.waiting_runs(cancel_requested=True),
 }
@@ -55,6 +59,46 @@ async def test_the_statement_walks_its_index(shared_store, raw, index):
 
         plan = "\n".join(str(row[-1]) for row in await database.write(explain))
         assert index in plan, plan
+
+
+MANY = 20_000
+FINISHED = """
+ALTER TABLE belay_runs SET (autovacuum_enabled = off);
+INSERT INTO belay_runs (run_id, status, workflow, version, created_at, started_at, finished_at, epoch, last_entry)
+SELECT 'run-' || g, 'completed', 'w', '1', g, g, g, 1, 3 FROM generate_series(1, {rows}) g
+"""
+SCANS = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'belay_runs'"
+OWNER = OwnerId("host", 1, "nonce")
+LEASE = Lease(RunId("run-1"), OWNER, 1)
+ASKED_BY_WORKERS = {
+    "acquire": lambda engine: engine.acquire(commands.Acquire(OWNER, ("w",), 50, dead=(OwnerId("host", 1, "gone"),))),
+    "find_run": lambda engine: engine.find_run(RunId("run-1")),
+    "history": lambda engine: engine.history(commands.History((RunId("run-1"), RunId("run-2")))),
+    "list_runs": lambda engine: engine.list_runs(commands.ListRuns(limit=3)),
+    "renew": lambda engine: engine.renew(commands.Renew((LEASE,))),
+    "running_owners": lambda engine: engine.running_owners("host"),
+    "approvals": lambda engine: engine.list_approvals(commands.ListApprovals(limit=3)),
+    "journal": lambda engine: engine.journal(RunId("run-1")),
+    "wake": lambda engine: engine.wake(commands.Wake()),
+}
+
+
+@pytest.mark.parametrize("call", ASKED_BY_WORKERS)
+async def test_what_workers_ask_scans_no_table_that_was_never_analysed(belay_postgres, call):
+    """The planner knows nothing of such a table, and must not guess that reading all of it is the shorter way."""
+    async with belay_postgres:
+        pass
+    watching = await asyncpg.connect(belay_postgres.url)
+    try:
+        await watching.execute(FINISHED.format(rows=MANY))
+        await watching.execute("SELECT pg_stat_force_next_flush()")
+        before = await watching.fetchval(SCANS)
+        async with open_postgres(belay_postgres.url) as stores:
+            await ASKED_BY_WORKERS[call](stores.engine)
+        # A connection that has ended has told the server's counts all it did.
+        assert await watching.fetchval(SCANS) == before
+    finally:
+        await watching.close()
 
 
 async def test_a_follower_at_the_head_reads_none_of_what_lies_behind(belay_postgres, raw):
