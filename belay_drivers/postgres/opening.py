@@ -24,6 +24,7 @@ from belay_drivers.sql.coalescing import Coalescer
 from belay_drivers.sql.database import Body, Database, Engines
 from belay_drivers.sql.ladder import Migration, MigrationSet, installed_sets, own_set, planned
 from belay_drivers.sql.migrating import applied_at, apply, check, missing, printed, until_cancelled, verify
+from belay_drivers.sql.pace import Pace
 from belay_drivers.sql.stores import Beside, assembled
 from belay_drivers.sql.views import Views
 
@@ -52,7 +53,7 @@ async def open_postgres(
     engine = pooled(address)
     wire, looks = _wires(engine, address)
     database = Database(_engines(engine, address, wire), DIALECT)
-    coalescer = Coalescer(database, wire)
+    coalescer = Coalescer(database, wire, Pace())
     try:
         times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
         following = None

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from belay_drivers.sql.bulk import Plain, Work
 from belay_drivers.sql.database import Database, Done, Unknown
 from belay_drivers.sql.dialect import Failure
+from belay_drivers.sql.pace import Pace
 from belay_drivers.sql.scopes import admit_outside
 from belay_drivers.sql.wire import Wire
 
@@ -21,6 +22,10 @@ MOST_ROWS: Final = 256
 """Rows of one flush at most."""
 MOST_CHARACTERS: Final = 1 << 20
 """Length of the texts of one flush at most, unless a single write has more."""
+FEWEST: Final = 16
+"""Writers that are worth two flushes."""
+TURNS: Final = 4
+"""Of the loop, within which who is told comes back with the next write, or has something else to do."""
 
 Answer: TypeAlias = Plain | Unknown[None] | Failure | None
 """A failure is that of this write, which went alone; None is one that is not done, and nothing of it is stored."""
@@ -53,6 +58,9 @@ class _Waiting:
             self.answered.set_result(answer)
 
 
+_Ended: TypeAlias = tuple[_Waiting, Answer, Exception | None]
+
+
 class Coalescer:
     """Gathers writes and flushes them, one flush at a time, first come, first served; alone, a write goes at once.
 
@@ -60,10 +68,14 @@ class Coalescer:
     is slower than the work slows the work down.
     """
 
-    def __init__(self, database: Database, wire: Wire) -> None:
+    def __init__(self, database: Database, wire: Wire, pace: Pace | None = None) -> None:
         self._database = database
         self._wire = wire
+        self._pace = pace
+        """None where the database works in this process, and so not beside it."""
         self._queue: deque[_Waiting] = deque()
+        self._ended: list[_Ended] = []
+        """Those who are told when the next flush is under way."""
         self._flushing: asyncio.Task[None] | None = None
 
     @property
@@ -79,6 +91,8 @@ class Coalescer:
         admit_outside(self._database)
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
+        if self._pace is not None:
+            self._pace.wrote()
         if self._flushing is None:
             # In a context of its own: a flush belongs to none of those who share it.
             self._flushing = asyncio.create_task(self._flush_all(), context=Context())
@@ -114,22 +128,62 @@ class Coalescer:
             # This began a turn of the loop after it was asked for: who wrote in that turn goes along.
             while self._queue:
                 await self._flush(self._next())
-                if self._queue:
+                if self._pace is None or self._concerned < FEWEST:
+                    self._tell()
                     # Those that were just answered may have their next write ready.
-                    await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+                    if self._queue:
+                        await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+                else:
+                    self._pace.flush_ended()
+                    await (self._go_on_in_halves() if self._pace.in_halves else self._go_on_together())
         finally:
+            self._tell()
             self._flushing = None
+
+    @property
+    def _concerned(self) -> int:
+        return len(self._ended) + len(self._queue)
+
+    async def _go_on_together(self) -> None:
+        """All are told, and those who come back at once share the next flush."""
+        concerned = self._concerned
+        self._tell()
+        await self._turns(concerned)
+
+    async def _go_on_in_halves(self) -> None:
+        """Those of the last flush are told while the next is under way; where none is, half of them make one."""
+        if not self._queue:
+            self._tell(len(self._ended) // 2)
+            await self._turns(1)
+        if not self._queue:
+            self._tell()
+
+    async def _turns(self, writes: int) -> None:
+        """Give those who were told the time to write; come back as soon as so many writes wait."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+            if len(self._queue) >= writes:
+                return
+
+    def _tell(self, most: int | None = None) -> None:
+        told, self._ended = self._ended[:most], self._ended[len(self._ended) if most is None else most :]
+        for waiting, answer, broken in told:
+            waiting.end(answer, broken)
 
     async def _flush(self, batch: list[_Waiting]) -> None:
         answers: Sequence[Answer] = [None] * len(batch)
         broken: Exception | None = None
+        if self._ended:
+            # The flush is sent in this turn of the loop, and they begin in the next.
+            asyncio.get_running_loop().call_soon(self._tell, len(self._ended))
+        if self._pace is not None:
+            self._pace.flush_began()
         try:
             answers = await self._sent([each.work for each in batch])
         except Exception as error:  # noqa: BLE001  (a defect is told to everybody who shared it)
             broken = error
         finally:
-            for each, answer in zip(batch, answers, strict=True):
-                each.end(answer, broken)
+            self._ended += [(each, answer, broken) for each, answer in zip(batch, answers, strict=True)]
 
     async def _sent(self, works: Sequence[Work]) -> Sequence[Answer]:
         sent = await self._database.send_once(lambda: self._wire.flush(works))
@@ -142,12 +196,13 @@ class Coalescer:
 
     def _next(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
+        most = (self._concerned + 1) // 2 if self._ended else MOST_ROWS
         rows = size = 0
         while self._queue:
             first = self._queue[0]
             rows += first.work.rows
             size += first.work.size
-            if batch and (rows > MOST_ROWS or size > MOST_CHARACTERS):
+            if batch and (rows > MOST_ROWS or size > MOST_CHARACTERS or len(batch) >= most):
                 break
             batch.append(self._queue.popleft())
             first.sent = True

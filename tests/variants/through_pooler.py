@@ -68,7 +68,8 @@ async def test_nothing_of_a_session_stays_at_the_server(belay_postgres):
         for _ in range(2 * SERVERS):
             async with outside.transaction():
                 assert await outside.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
-                assert [await outside.fetchval(f"SHOW {name}") for name in settings] == ["0", "on", "100000", "on", "on"]
+                shown = [await outside.fetchval(f"SHOW {name}") for name in settings]
+                assert shown == ["0", "on", "100000", "on", "on"]
                 assert await outside.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
         await outside.close()
 
