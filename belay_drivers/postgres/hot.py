@@ -98,40 +98,43 @@ FROM taken JOIN belay_run_values v ON v.run_id = taken.run_id
 ORDER BY taken.priority DESC, taken.kind, taken.place
 """
 
-# The run's lock first, then the approval's, which is looked at again if it had to be waited for.
-_ASKED: Final = """
-SELECT p.run_id, p.gate, coalesce(v.full_id, p.run_id) AS full_id
-FROM belay_approvals p LEFT JOIN belay_run_values v ON v.run_id = p.run_id
-WHERE p.approval_id = $1::text
-"""
+# The run's lock first, then the approval's, which is looked at again if it had to be waited for. Which run and gate an
+# approval is of never changes, so that this much is read without a lock.
 _DECIDE: Final = """
-WITH held AS MATERIALIZED (
-  SELECT run_id FROM belay_runs WHERE run_id = $1::text AND status NOT IN ('cancelled', 'completed', 'failed')
-  FOR NO KEY UPDATE
-), asked AS MATERIALIZED (
+WITH asked AS MATERIALIZED (
+  SELECT p.run_id, p.gate, coalesce(v.full_id, p.run_id) AS full_id
+  FROM belay_approvals p LEFT JOIN belay_run_values v ON v.run_id = p.run_id
+  WHERE p.approval_id = $1::text
+), held AS MATERIALIZED (
+  SELECT r.run_id FROM asked CROSS JOIN LATERAL (
+    SELECT run_id FROM belay_runs WHERE run_id = asked.run_id AND status NOT IN ('cancelled', 'completed', 'failed')
+    FOR NO KEY UPDATE
+  ) r
+), undecided AS MATERIALIZED (
   SELECT p.run_id FROM held CROSS JOIN LATERAL (
     SELECT run_id FROM belay_approvals
-    WHERE approval_id = $2::text AND run_id = held.run_id AND decision IS NULL AND subject_digest = $3::text
-      AND (lapse_at IS NULL OR lapse_at > $4::bigint)
+    WHERE approval_id = $1::text AND run_id = held.run_id AND decision IS NULL AND subject_digest = $2::text
+      AND (lapse_at IS NULL OR lapse_at > $3::bigint)
     FOR NO KEY UPDATE
   ) p
 ), decided AS (
-  UPDATE belay_approvals p SET decision = $5::text, decided_by = $6::text, decided_at = $4::bigint,
-    reason = $7::text, edited = $8::text, edited_digest = $9::text
-  FROM asked WHERE p.approval_id = $2::text AND p.run_id = asked.run_id
+  UPDATE belay_approvals p SET decision = $4::text, decided_by = $5::text, decided_at = $3::bigint,
+    reason = $6::text, edited = $7::text, edited_digest = $8::text
+  FROM undecided WHERE p.approval_id = $1::text AND p.run_id = undecided.run_id
   RETURNING p.run_id
 ), marked AS (
   UPDATE belay_runs r SET last_entry = r.last_entry + 1, ready_at = CASE
-    WHEN r.status = 'running' AND r.ready_at >= $4::bigint THEN r.ready_at + 1
-    WHEN r.status <> 'running' AND r.ready_at < $4::bigint THEN r.ready_at
-    ELSE $4::bigint END
+    WHEN r.status = 'running' AND r.ready_at >= $3::bigint THEN r.ready_at + 1
+    WHEN r.status <> 'running' AND r.ready_at < $3::bigint THEN r.ready_at
+    ELSE $3::bigint END
   FROM decided WHERE r.run_id = decided.run_id
   RETURNING r.run_id, r.last_entry
 ), noted AS (
   INSERT INTO belay_journal (run_id, entry, at, kind, facts)
-  SELECT run_id, last_entry, $4::bigint, 'decided', $10::text FROM marked
+  SELECT run_id, last_entry, $3::bigint, 'decided', $9::text || to_json(asked.gate)::text || $10::text
+  FROM marked JOIN asked USING (run_id)
 )
-SELECT run_id FROM marked
+SELECT asked.full_id FROM marked JOIN asked USING (run_id)
 """
 
 
@@ -183,11 +186,7 @@ class PostgresHotPaths(HotPaths):
     @override
     async def decide(self, command: Decide, now_ms: Millis) -> Sent[str | None]:
         """Decide where nothing stands in the way."""
-        asked = await self._database.look(lambda: self._looks.ask(_ASKED, (command.approval_id,)))
-        if not asked:
-            return Done(None)
         given = (
-            asked[0]["run_id"],
             command.approval_id,
             command.digest,
             now_ms,
@@ -196,12 +195,12 @@ class PostgresHotPaths(HotPaths):
             command.reason,
             command.edited,
             command.edited_digest,
-            json.encode(decision_facts(command, asked[0]["gate"])),
+            *_round_gate(command),
         )
         sent = await self._database.send_straight(lambda: self._wire.ask(_DECIDE, given))
         if isinstance(sent, Unknown):
             return Unknown(sent.failure, None)
-        return Done(asked[0]["full_id"] if sent.value else None)
+        return Done(sent.value[0]["full_id"] if sent.value else None)
 
     @override
     async def history(self, keys: Sequence[str]) -> HistoryRows | None:
@@ -230,3 +229,10 @@ class PostgresHotPaths(HotPaths):
 
     def _elapsed(self) -> float:
         return 0.0 if self._clock is None else self._clock.elapsed()
+
+
+def _round_gate(command: Decide) -> tuple[str, str]:
+    """What the journal says of a decision, before and after the gate, which the statement knows and writes as JSON."""
+    facts = decision_facts(command, "")
+    before, after = json.encode(facts).split('"gate":""', 1)
+    return f'{before}"gate":', after

@@ -1,6 +1,7 @@
 """A decision that had to wait for somebody else's change of its run counts upon what that has left, on PostgreSQL."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -85,3 +86,25 @@ async def test_a_decision_that_waited_sees_what_it_waited_for(
         assert (await kit.kinds())[before:] == entries
         [approval] = (await kit.history()).approvals
         assert approval.decided_by == {AlreadyDecided: "bob", Decided: "ada", TooLate: None}[expected]
+
+
+@pytest.mark.parametrize("gate", ["editor", 'an "odd" \\ name', "ünïcode \u2028 \t\n\x01\x7f", '{"gate":""}'])
+async def test_a_decision_is_noted_the_same_straight_and_in_steps(belay_postgres, make_kit, gate):
+    async with belay_postgres as stores:
+        kit = make_kit(stores)
+        noted = []
+        for straight in (True, False):
+            run_id = f"run-{straight}"
+            lease = await kit.own(run_id)
+            asked = replace(kit.asked(run_id, approval=f"ap-{run_id}"), gate=gate)
+            await kit.engine.ask(commands.Ask(lease, kit.gate(), asked))
+            command = commands.Decide(f"ap-{run_id}", "approved", asked.subject_digest, "ada")
+            if straight:
+                sent = await stores.engine._parts.hot.decide(command, kit.now)
+                assert sent.value == run_id
+            else:
+                async with stores.runs._database._engines.write.engine.begin() as own:
+                    assert isinstance(await stores.within(own).engine.decide(command), Decided)
+            [*_, entry] = await stores.engine.journal(RunId(run_id))
+            noted.append((entry.kind, entry.facts.replace(run_id, "run")))
+        assert noted[0] == noted[1]
