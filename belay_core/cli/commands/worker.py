@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _STEP_THREADS: Final = "belay-step"
 _MOST_GRACE: Final = 86_400.0
 _IDLE_ENDS_WITHIN: Final = 1_000.0
+_YOUNG: Final = 10_000
+"""So many more objects are made than go until the collector looks; by itself it looks at 700, every 24 steps."""
 
 
 @click.command()
@@ -70,10 +72,15 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
-        # What is loaded by now stays. A full collection that went through it again would stop all runs for a while.
-        gc.collect()
-        gc.freeze()
+        _calm_collector()
         await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
+
+
+def _calm_collector() -> None:
+    """What is loaded by now stays: a full collection that went through it again would stop all runs for a while."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG)
 
 
 def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:
