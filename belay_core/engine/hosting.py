@@ -39,6 +39,8 @@ class Host:
         self._drains: dict[Drain, asyncio.Task[None]] = {}
         self._of_run: defaultdict[RunId, list[Drain]] = defaultdict(list)
         self._freed = Signal()
+        self._more = False
+        """Whether the last look brought all it asked for: more may wait, of which nobody will tell."""
         self._leaving = asyncio.Event()
         self._grace_over = Signal()
         self._looked_for_dead = float("-inf")
@@ -50,6 +52,10 @@ class Host:
     def in_hand(self) -> int:
         """How many runs this worker has in hand."""
         return len(self._drains)
+
+    @property
+    def _room(self) -> int:
+        return self._services.settings.concurrency - len(self._drains)
 
     def holdings(self) -> list[Holding]:
         """The runs in hand."""
@@ -81,7 +87,7 @@ class Host:
 
     async def take(self, *, waking: bool = True) -> int:
         """Take what is ready, as far as there is room, ``waking`` what is due before; how many runs were taken."""
-        room = self._services.settings.concurrency - len(self._drains)
+        room = self._room
         if room <= 0 or self._leaving.is_set():
             return 0
         if waking:
@@ -89,6 +95,7 @@ class Host:
         owner = self._identity.owner(self._stores.ids)
         command = commands.Acquire(owner, tuple(self._definitions), room, await self._dead())
         acquired = await self._stores.engine.acquire(command)
+        self._more = len(acquired) == room
         if acquired:
             self._took = self._stores.clock.elapsed()
         for each, history in await self._histories(acquired):
@@ -108,6 +115,9 @@ class Host:
                 try:
                     await self.take(waking=self._wakes())
                     wait = self._pause()
+                    if self._more and self._room:
+                        # Some have ended while more were taken.
+                        self._freed.set()
                 except StoreError as error:
                     _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
                     wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.chance.draw()))
@@ -193,7 +203,7 @@ class Host:
         except Exception as error:  # noqa: BLE001  (a defect of one run must not be one of the worker)
             _LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
         finally:
-            if len(self._drains) >= self._services.settings.concurrency:
+            if self._more:
                 self._freed.set()
             del self._drains[drain]
             run_id = drain.holding.lease.run_id

@@ -1,14 +1,16 @@
 """When somebody looks again: an event or a time, and how often a worker looks where nobody tells it of more."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from belay_core import Context, Worker, workflow
+from belay_core import Client, Context, Worker, workflow
 from belay_core.engine.work import Work
 from belay_core.moments import Signal, SystemClock, event_or_time
 from belay_core.stores import Wakes
 from belay_testing.clock import ManualClock
+from belay_testing.faults import FaultStore, meanwhile
 
 LONG = 3_600.0
 POLL = 0.8
@@ -89,6 +91,36 @@ async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_
             assert await due(belay_clock, 799 if told else 199)
             belay_clock.advance(1_001)
             assert await due(belay_clock, 799)
+
+
+@workflow("held-up")
+async def held_up(_ctx: Context, number: int) -> int:
+    if number:
+        await HOLDS[-1].wait()
+    return number
+
+
+HOLDS: list[asyncio.Event] = []
+
+
+async def test_a_worker_whose_runs_end_while_it_takes_more_goes_on_taking(belay_each_store):
+    """It asked for as many as it had room for, and has room for more by the time they come; nobody tells it of them."""
+    HOLDS.append(asyncio.Event())
+    async with belay_each_store as stores:
+        client = Client(stores)
+        runs = [await client.start(held_up, number) for number in range(12)]
+
+        async def others_end():
+            HOLDS[-1].set()
+            while worker.host.in_hand:
+                await asyncio.sleep(0)
+
+        fault = meanwhile("others end", others_end, before=False)
+        store = FaultStore(stores.engine, at=2, fault=fault, of=["acquire"])
+        async with Worker(replace(stores, engine=store.store), [held_up], concurrency=4, telemetry=False) as worker:
+            # The clock stands still: whoever waits for the next regular look waits for ever.
+            async with asyncio.timeout(10):
+                assert [await run.result() for run in runs] == list(range(12))
 
 
 async def due(clock, after):
