@@ -115,7 +115,7 @@ class Host:
                 try:
                     await self.take(waking=self._wakes())
                     wait = self._pause()
-                    if self._more and self._room:
+                    if self._more and self._room > 0:
                         # Some have ended while more were taken.
                         self._freed.set()
                 except StoreError as error:
@@ -203,7 +203,7 @@ class Host:
         except Exception as error:  # noqa: BLE001  (a defect of one run must not be one of the worker)
             _LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
         finally:
-            if self._more:
+            if self._room <= 0:
                 self._freed.set()
             del self._drains[drain]
             run_id = drain.holding.lease.run_id

@@ -93,9 +93,8 @@ class Coalescer:
         self._queue.append(waiting)
         if self._pace is not None:
             self._pace.wrote()
-        if self._flushing is None:
-            # In a context of its own: a flush belongs to none of those who share it.
-            self._flushing = asyncio.create_task(self._flush_all(), context=Context())
+        if not self._is_flushing:
+            self._begin()
         try:
             return await waiting.answered
         except asyncio.CancelledError:
@@ -104,7 +103,7 @@ class Coalescer:
 
     async def close(self) -> None:
         """Come back when nothing is under way any more."""
-        while self._flushing is not None:
+        while self._flushing is not None and self._is_flushing:
             await asyncio.wait([self._flushing])
         await self._wire.close()
 
@@ -123,6 +122,15 @@ class Coalescer:
                 # A second cancellation says nothing new.
                 continue
 
+    @property
+    def _is_flushing(self) -> bool:
+        """Whether somebody sends what waits; a task that is cancelled before it begins never says that it ends."""
+        return self._flushing is not None and not self._flushing.done()
+
+    def _begin(self) -> None:
+        # In a context of its own: a flush belongs to none of those who share it.
+        self._flushing = asyncio.create_task(self._flush_all(), context=Context())
+
     async def _flush_all(self) -> None:
         try:
             # This began a turn of the loop after it was asked for: who wrote in that turn goes along.
@@ -139,6 +147,9 @@ class Coalescer:
         finally:
             self._tell()
             self._flushing = None
+            if self._queue:
+                # It was cancelled, and they were not.
+                self._begin()
 
     @property
     def _concerned(self) -> int:
@@ -171,19 +182,19 @@ class Coalescer:
             waiting.end(answer, broken)
 
     async def _flush(self, batch: list[_Waiting]) -> None:
-        answers: Sequence[Answer] = [None] * len(batch)
-        broken: Exception | None = None
+        ended: list[_Ended] = [(each, None, None) for each in batch]
         if self._ended:
-            # The flush is sent in this turn of the loop, and they begin in the next.
+            # The flush is sent in this turn of the loop, where nothing else is on the wire, and they begin in the next.
             asyncio.get_running_loop().call_soon(self._tell, len(self._ended))
         if self._pace is not None:
             self._pace.flush_began()
         try:
             answers = await self._sent([each.work for each in batch])
+            ended = [(each, answer, None) for each, answer in zip(batch, answers, strict=True)]
         except Exception as error:  # noqa: BLE001  (a defect is told to everybody who shared it)
-            broken = error
+            ended = [(each, None, error) for each in batch]
         finally:
-            self._ended += [(each, answer, broken) for each, answer in zip(batch, answers, strict=True)]
+            self._ended += ended
 
     async def _sent(self, works: Sequence[Work]) -> Sequence[Answer]:
         sent = await self._database.send_once(lambda: self._wire.flush(works))

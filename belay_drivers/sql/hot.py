@@ -72,6 +72,10 @@ class HotPaths(Protocol):
         """Read runs with all that is recorded of them; None where this way has nothing to gain."""
         return None
 
+    async def due(self, now_ms: Millis, limit: int) -> Sequence[str] | None:  # noqa: ARG002  (as above)
+        """Find runs that wait for a moment that has come, the earliest first; None as for ``history``."""
+        return None
+
     async def asked(self, key: str, limit: int) -> Sequence[Columns] | None:  # noqa: ARG002  (as above)
         """Read what waits at gates of a run that is not over, the oldest first; None as for ``history``."""
         return None

@@ -1,5 +1,6 @@
 """Key form: identifiers as they stand in indexes (kernel 2)."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -27,3 +28,9 @@ def full_text_of(text: str, key: str) -> str | None:
 def step_digest(step_key: str) -> str:
     """The key of an engine's attempt: lower-case hex SHA-256 of its full step key."""
     return sha256(step_key.encode()).hexdigest()
+
+
+def padded(keys: Sequence[str]) -> list[str]:
+    """These keys, the last one repeated: a few lengths only, so that the database keeps the statements it prepares."""
+    length = 1 << (len(keys) - 1).bit_length()
+    return [*keys, *[keys[-1]] * (length - len(keys))]

@@ -315,6 +315,54 @@ async def test_a_write_that_is_cancelled_once_it_is_sent_is_waited_for_and_harms
     assert await kit.record(leases[1], kit.step("next#1")) == Recorded(None, None)
 
 
+async def test_a_flush_that_is_cancelled_before_it_begins_holds_up_neither_writers_nor_the_end(kit):
+    leases = await owned(kit, 2)
+    coalescer = Flushes(kit.stores).coalescer
+    first = asyncio.ensure_future(kit.record(leases[0], kit.step()))
+    while coalescer._flushing is None:
+        await asyncio.sleep(0)
+    coalescer._flushing.cancel()
+    await asyncio.wait([coalescer._flushing])
+    async with asyncio.timeout(10):
+        assert await together(first, kit.record(leases[1], kit.step())) == [Recorded(None, None)] * 2
+        last = asyncio.ensure_future(kit.record(leases[0], kit.step("next#1")))
+        while coalescer._flushing is None:
+            await asyncio.sleep(0)
+        last.cancel()
+        coalescer._flushing.cancel()
+        await together(last, return_exceptions=True)
+        await coalescer.close()
+
+
+async def test_a_flush_that_is_cancelled_leaves_nobody_in_the_queue(kit):
+    leases = await owned(kit, 4)
+    flushes = Flushes(kit.stores)
+    sent = asyncio.ensure_future(kit.record(leases[0], kit.step()))
+    await under_way(flushes)
+    waiting = [asyncio.ensure_future(kit.record(lease, kit.step())) for lease in leases[1:]]
+    while flushes.coalescer.waiting < 3:
+        await asyncio.sleep(0)
+    flushes.coalescer._flushing.cancel()
+    async with asyncio.timeout(10):
+        assert await together(sent, *waiting) == [Recorded(None, None)] * 4
+    for lease in leases:
+        assert [*(await kit.attempts(lease.run_id))] == ["fetch#1"]
+
+
+async def test_answers_that_are_too_few_are_a_defect_everybody_hears_of(kit, monkeypatch):
+    leases = await owned(kit, 3)
+    coalescer = Flushes(kit.stores).coalescer
+
+    async def too_few(works):
+        return [None] * (len(works) - 1)
+
+    monkeypatch.setattr(coalescer, "_sent", too_few)
+    async with asyncio.timeout(10):
+        calls = [kit.record(lease, kit.step()) for lease in leases]
+        answers = await together(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ValueError] * 3
+
+
 async def test_first_come_is_first_served(kit, monkeypatch):
     leases = await owned(kit, 9)
     flushes = Flushes(kit.stores)

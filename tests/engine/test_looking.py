@@ -123,6 +123,30 @@ async def test_a_worker_whose_runs_end_while_it_takes_more_goes_on_taking(belay_
                 assert [await run.result() for run in runs] == list(range(12))
 
 
+async def test_a_worker_with_more_in_hand_than_it_has_places_waits_until_one_is_free(belay_stores):
+    """Who takes runs beside its own looks, as tests do, may take some beyond its places."""
+    HOLDS.append(asyncio.Event())
+    async with belay_stores as stores:
+        client = Client(stores)
+        runs = [await client.start(held_up, number) for number in range(1, 6)]
+        async with Worker(stores, [held_up], concurrency=2, background=False) as worker:
+            host, take, looks = worker.host, worker.host.take, []
+            assert await asyncio.gather(take(), take()) == [2, 2]
+
+            async def counted(**more):
+                looks.append(host.in_hand)
+                return await take(**more)
+
+            host.take = counted
+            looking = asyncio.create_task(host._take_until_leaving())
+            for _ in range(200):
+                await asyncio.sleep(0)
+            HOLDS[-1].set()
+            assert looks == [4]
+            assert [await run.result() for run in runs] == [1, 2, 3, 4, 5]
+            looking.cancel()
+
+
 async def due(clock, after):
     """Whether the next one to come back does so within a millisecond after that, once all is quiet."""
     for _ in range(10_000):

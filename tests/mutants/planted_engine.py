@@ -231,4 +231,11 @@ STEPS: Final[tuple[Mutant, ...]] = (
         by="heartbeat_that_hangs or tolerance",
         tests=("tests/ownership",),
     ),
+    mutant(
+        "places_free_and_nobody_looks",
+        "belay_core/engine/hosting.py",
+        ("if self._more and self._room > 0:\n", "if False:\n"),
+        by="goes_on_taking",
+        tests=_ENGINE,
+    ),
 )

@@ -122,6 +122,36 @@ FENCES: Final[tuple[Mutant, ...]] = (
         by="harms_nobody",
     ),
     mutant(
+        "those_held_back_never_told",
+        "belay_drivers/sql/coalescing.py",
+        (
+            "            self._tell(len(self._ended) // 2)\n",
+            "            self._tell(len(self._ended) // 2)\n            self._ended = []\n",
+        ),
+        by="come_back_at_once or before_being_told",
+    ),
+    mutant(
+        "halves_kept_where_commits_are_slow",
+        "belay_drivers/sql/pace.py",
+        ("        if self._idle > MOST_IDLE:\n", "        if self._idle > 1.0:\n"),
+        by="go_together_and_halves",
+    ),
+    mutant(
+        "decision_not_looked_at_again_under_the_lock",
+        "belay_drivers/postgres/hot.py",
+        (
+            "AND decision IS NULL AND subject_digest = $2::text\n",
+            "AND subject_digest = $2::text\n",
+        ),
+        by="waited or decision",
+    ),
+    mutant(
+        "due_runs_found_by_reading_all",
+        "belay_drivers/sql/engine_store/acquiring.py",
+        ("if parts.coalescer is not None and (keys", "if parts.coalescer is None and (keys"),
+        by="never_analysed",
+    ),
+    mutant(
         "conflict_taken_for_stored",
         _BASE,
         ("if answer.doubtful and", "if False and"),

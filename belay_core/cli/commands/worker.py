@@ -80,7 +80,8 @@ def _calm_collector() -> None:
     """What is loaded by now stays: a full collection that went through it again would stop all runs for a while."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG)
+    if 0 < gc.get_threshold()[0] < _YOUNG:
+        gc.set_threshold(_YOUNG)
 
 
 def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Coming to own runs, and making those ready whose moment has come."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -15,6 +16,7 @@ from belay_drivers.sql.engine_store.base import Role
 from belay_drivers.sql.engine_store.taking import TakingAgain
 from belay_drivers.sql.fences import lock, written
 from belay_drivers.sql.hot import Acquisition
+from belay_drivers.sql.keys import padded
 from belay_drivers.sql.news import DUE
 from belay_drivers.sql.rows import Columns, run_record
 from belay_drivers.sql.tables import runs
@@ -26,7 +28,9 @@ _WOKEN: Final = "woken"
 _DUE: Final = (
     select(runs.c.run_id).where(DUE).order_by(runs.c.waiting_wake_at, runs.c.run_id).limit(bindparam("b_limit"))
 )
-_DUE_LOCKED: Final = _DUE.with_for_update(key_share=True, skip_locked=True)
+_DUE_LOCKED: Final = _DUE.where(runs.c.run_id.in_(bindparam("b_runs", expanding=True))).with_for_update(
+    key_share=True, skip_locked=True
+)
 
 
 class Acquiring(Role):
@@ -62,11 +66,19 @@ class Acquiring(Role):
         return outcomes.Acquired(lease, run)
 
     async def _wake(self, command: commands.Wake) -> outcomes.Woken:
-        bound: dict[str, Any] = {"b_now": self._now(), "b_limit": max(command.limit, 0)}
-        if not await self._parts.database.read(lambda tx: tx.execute(_DUE, bound).scalars().all()):
+        now_ms, limit = self._now(), max(command.limit, 0)
+        keys = await self._due(now_ms, limit)
+        if not keys:
             return outcomes.Woken(0)
-        waking = _Waking(bound)
+        waking = _Waking({"b_now": now_ms, "b_limit": limit, "b_runs": padded(keys)})
         return await self._parts.database.write(waking, waking.again)
+
+    async def _due(self, now_ms: Millis, limit: int) -> Sequence[str]:
+        parts = self._parts
+        if parts.coalescer is not None and (keys := await parts.hot.due(now_ms, limit)) is not None:
+            return keys
+        bound = {"b_now": now_ms, "b_limit": limit}
+        return await parts.database.read(lambda tx: tx.execute(_DUE, bound).scalars().all())
 
 
 def _facts(owner: OwnerId, now_ms: Millis) -> str:

@@ -15,7 +15,7 @@ from belay_drivers.sql.engine_store.base import Parts, Role
 from belay_drivers.sql.fences import OVER
 from belay_drivers.sql.gathering import Gathering
 from belay_drivers.sql.hot import HistoryRows
-from belay_drivers.sql.keys import key_of
+from belay_drivers.sql.keys import key_of, padded
 from belay_drivers.sql.rows import (
     APPROVALS,
     RECORDS,
@@ -173,10 +173,7 @@ def _read(tx: Connection, keys: list[str]) -> Mapping[str, commands.RunHistory]:
 
 def _chunks(keys: list[str]) -> Iterator[list[str]]:
     for start in range(0, len(keys), CHUNK):
-        chunk = keys[start : start + CHUNK]
-        # A few lengths only, so that the database keeps the statements it has prepared.
-        length = 1 << (len(chunk) - 1).bit_length()
-        yield chunk + chunk[-1:] * (length - len(chunk))
+        yield padded(keys[start : start + CHUNK])
 
 
 def _rows_of(tx: Connection, keys: list[str]) -> HistoryRows:
