@@ -17,9 +17,6 @@ from belay_core.stores.opening import find_migrations
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-YOUNG = 10_000
-"""So many more objects are made than go until the collector looks, as in ``belay worker``."""
-
 
 class Meter:
     """Time and processor time from when it is made or begun anew, of this process and of a server's processes."""
@@ -32,7 +29,6 @@ class Meter:
         """Count from here on, with a collector that is as calm as in ``belay worker``."""
         gc.collect()
         gc.freeze()
-        gc.set_threshold(YOUNG)
         self._server = server_seconds(self._postmaster)
         self._client = time.process_time()
         self._wall = time.perf_counter()

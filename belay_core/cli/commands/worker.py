@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 _STEP_THREADS: Final = "belay-step"
 _MOST_GRACE: Final = 86_400.0
 _IDLE_ENDS_WITHIN: Final = 1_000.0
-_YOUNG: Final = 10_000
-"""So many more objects are made than go until the collector looks; by itself it looks at 700, every 24 steps."""
 
 
 @click.command()
@@ -80,8 +78,6 @@ def _calm_collector() -> None:
     """What is loaded by now stays: a full collection that went through it again would stop all runs for a while."""
     gc.collect()
     gc.freeze()
-    if 0 < gc.get_threshold()[0] < _YOUNG:
-        gc.set_threshold(_YOUNG)
 
 
 def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:

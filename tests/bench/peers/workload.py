@@ -130,7 +130,6 @@ def _calm_collector() -> None:
     """The collector is as calm as in ``belay worker``, whoever is measured."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000)
 
 
 async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> list[Any]:
