@@ -26,7 +26,7 @@ class Meter:
         self.begin()
 
     def begin(self) -> None:
-        """Count from here on, with a collector that is as calm as in ``belay worker``."""
+        """Count from here on; what is loaded by now is not collected any more, as in ``belay worker``."""
         gc.collect()
         gc.freeze()
         self._server = server_seconds(self._postmaster)

@@ -70,7 +70,7 @@ SELECT 'run-' || g, 'completed', 'w', '1', g, g, g, 1, 3 FROM generate_series(1,
 SCANS = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'belay_runs'"
 OWNER = OwnerId("host", 1, "nonce")
 LEASE = Lease(RunId("run-1"), OWNER, 1)
-ASKED_BY_WORKERS = {
+ASKED = {
     "acquire": lambda engine: engine.acquire(commands.Acquire(OWNER, ("w",), 50, dead=(OwnerId("host", 1, "gone"),))),
     "find_run": lambda engine: engine.find_run(RunId("run-1")),
     "history": lambda engine: engine.history(commands.History((RunId("run-1"), RunId("run-2")))),
@@ -83,8 +83,8 @@ ASKED_BY_WORKERS = {
 }
 
 
-@pytest.mark.parametrize("call", ASKED_BY_WORKERS)
-async def test_what_workers_ask_scans_no_table_that_was_never_analysed(belay_postgres, call):
+@pytest.mark.parametrize("call", ASKED)
+async def test_what_is_asked_does_not_read_all_runs_where_they_were_never_analysed(belay_postgres, call):
     """The planner knows nothing of such a table, and must not guess that reading all of it is the shorter way."""
     async with belay_postgres:
         pass
@@ -94,7 +94,7 @@ async def test_what_workers_ask_scans_no_table_that_was_never_analysed(belay_pos
         await watching.execute("SELECT pg_stat_force_next_flush()")
         before = await watching.fetchval(SCANS)
         async with open_postgres(belay_postgres.url) as stores:
-            await ASKED_BY_WORKERS[call](stores.engine)
+            await ASKED[call](stores.engine)
         # A connection that has ended has told the server's counts all it did.
         assert await watching.fetchval(SCANS) == before
     finally:

@@ -70,14 +70,10 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
-        _calm_collector()
+        # What is loaded by now stays. A full collection that went through it again would stop all runs for a while.
+        gc.collect()
+        gc.freeze()
         await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
-
-
-def _calm_collector() -> None:
-    """What is loaded by now stays: a full collection that went through it again would stop all runs for a while."""
-    gc.collect()
-    gc.freeze()
 
 
 def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:

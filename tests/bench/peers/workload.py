@@ -45,7 +45,7 @@ class Tally:
             self.runs.append(time.perf_counter() - began)
 
     def begin(self) -> None:
-        _calm_collector()
+        _freeze()
         self._open, self.wall, self.cpu = True, time.perf_counter(), time.process_time()
 
     def end(self) -> None:
@@ -126,8 +126,8 @@ def loop_figures(given: Asked, tally: Tally) -> dict[str, float]:
     return figures
 
 
-def _calm_collector() -> None:
-    """The collector is as calm as in ``belay worker``, whoever is measured."""
+def _freeze() -> None:
+    """What is loaded by now is not collected any more, whoever's it is; ``belay worker`` does the same."""
     gc.collect()
     gc.freeze()
 
@@ -145,7 +145,7 @@ async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> li
 async def queue_figures(given: Asked, start: Callable[[int], Awaitable[Any]], ended: Ended) -> dict[str, float]:
     """From the first hand-in until ``ended(handles)`` is over: all runs are completed. A few go before, to warm up."""
     await ended(await by_starters(STARTERS, start))
-    _calm_collector()
+    _freeze()
     began = time.perf_counter()
     handles = await by_starters(given.queued, start)
     started = time.perf_counter() - began
