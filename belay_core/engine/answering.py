@@ -33,9 +33,12 @@ class Answer(NamedTuple):
 
     def given(self) -> Any:
         """The value. Raises the error there is instead of one."""
-        if self.error is not None:
-            raise self.error
-        return self.value
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.value
+        finally:
+            del self  # an error holds this frame, which is not to hold it
 
 
 Abandon: TypeAlias = Callable[[Work[Answer | None]], Awaitable[StepRecord | None]]

@@ -128,6 +128,7 @@ class Board:
         """The call is answered, at this recorded moment, or nobody wants its answer; its scope is busy again."""
         if self.calls.pop(call.key, None) is None:
             return
+        call.task = None
         if call.waiting is None:
             self._working -= 1
         call.waiting = None

@@ -14,7 +14,7 @@ from belay_core.engine.conducting import PlayConductor
 from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.play import Play
 from belay_core.engine.services import Services
-from belay_core.engine.unwinding import unwind
+from belay_core.engine.unwinding import forget, unwind
 from belay_core.errors import StoreError, ValueRefused
 from belay_core.limits import TAKEOVERS_WITHOUT_PROGRESS
 from belay_core.moments import event_or_time
@@ -114,7 +114,7 @@ class Drain:
             await unwind(play, body, let_steps_end=False, hurry=lambda: True)
             raise
         finally:
-            play.forget_unawaited(body)
+            forget(play, body)
         return await self._close(end, play, body, waits)
 
     async def _body(self, play: Play) -> Any:

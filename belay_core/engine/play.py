@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from belay_core.admission import json
@@ -19,7 +20,6 @@ from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, Waiting
-from belay_core.workflows.caught import Raised, outcome_of
 from belay_core.workflows.scope import Scope
 
 T = TypeVar("T")
@@ -83,11 +83,14 @@ class Play:
             answer = await turn
         except asyncio.CancelledError:
             if not self.unwinding:
-                await self._outlasting(lambda: self._give_up(call, task, abandon))
+                await self._outlasting(partial(self._give_up, call, task, abandon))
             self.board.close(call)
             raise
         self.work.discard(task)
-        return answer.given()
+        try:
+            return answer.given()
+        finally:
+            del turn, task, answer, work, abandon  # an error holds this frame, and nothing here is to hold the error
 
     async def give(self, call: Call, answer: Answer) -> Any:
         """Hand over an answer when it is its turn."""
@@ -99,13 +102,6 @@ class Play:
             self.board.close(call)
             raise
         return answer.given()
-
-    def forget_unawaited(self, body: "asyncio.Future[Any]") -> None:
-        """The play has ended: calls its author did not come to await are no mistake, but where the body returned."""
-        for call in self.unawaited.values():
-            if not body.done() or isinstance(outcome_of(body), Raised):
-                call.close()
-        self.unawaited.clear()
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
         """Wait for what news bring under the call's key, or until a moment; None where the moment came first.

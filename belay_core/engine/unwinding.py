@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from belay_core.engine.play import Play
+from belay_core.workflows.caught import Raised, outcome_of, see_end
 
 _LOG = logging.getLogger("belay")
 _ROUNDS = 10
@@ -28,6 +29,22 @@ async def unwind(play: Play, body: "asyncio.Task[Any]", *, let_steps_end: bool, 
         if step.cuttable and not let_steps_end:
             step.cut()
     await _end_work(play, hurry)
+
+
+def forget(play: Play, body: "asyncio.Task[Any]") -> None:
+    """The play has ended: let go of what would hold it.
+
+    Calls its author did not come to await are no mistake, but where the body returned. An error or a cancellation that
+    a task ended with holds the frames it went through, and these hold the play.
+    """
+    for call in play.unawaited.values():
+        if not body.done() or isinstance(outcome_of(body), Raised):
+            call.close()
+    play.unawaited.clear()
+    if body.done():
+        see_end(body)
+    play.work.clear()
+    play.root.end()
 
 
 async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:
@@ -72,5 +89,5 @@ async def _end_work(play: Play, hurry: Callable[[], bool]) -> None:
         # A step that swallows its cancellation goes on unheard: nothing of it is recorded any more.
         await asyncio.wait(work, timeout=_PATIENCE)
     for task in work:
-        if task.done() and not task.cancelled():
-            task.exception()  # seen: what ends the process has been raised by the loop, and need not be reported too
+        if task.done():
+            see_end(task)  # what ends the process has been raised by the loop, and need not be reported too

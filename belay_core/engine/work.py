@@ -58,7 +58,10 @@ class Work(asyncio.Task[T]):
             raise asyncio.CancelledError
         if self.cancelling() > asked:
             await self._keep_on(asked, stretch)
-        return value
+        try:
+            return value
+        finally:
+            del value  # an error holds this frame, which is not to hold it
 
     async def _keep_on(self, asked: int, stretch: Stretch) -> None:
         while self.cancelling() > asked:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from belay_core.errors import DefinitionError
-from belay_core.workflows.caught import Raised, caught, outcome_of
+from belay_core.workflows.caught import Raised, caught, outcome_of, see_end
 from belay_core.workflows.conductor import Conductor
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
@@ -49,6 +49,8 @@ class Branches:
         self._bodies = bodies
         self._waiting: Iterator[int] = iter(range(len(bodies)))
         self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._found: dict[int, Any | Raised] = {}
+        """What has been given or raised, by index: who asks for it takes it, for an error holds all of this."""
         self._scopes: list[Scope] = []
         self._running = 0
         self._joined: Callable[[], None] = lambda: None
@@ -68,7 +70,10 @@ class Branches:
         finally:
             self._joined()
         self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
-        return [_given(self._tasks[index]) for index in range(len(self._bodies))]
+        try:
+            return [self._given(index) for index in range(len(self._bodies))]
+        finally:
+            self._found.clear()
 
     def _launch(self, make_context: "Callable[[Scope], Context]") -> None:
         index = next(self._waiting, None)
@@ -81,9 +86,9 @@ class Branches:
         self._scopes.append(scope)
         self._tasks[index] = task
 
-    async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> Any:
+    async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> None:
         try:
-            return await caught(lambda: self._bodies[index](make_context(scope)))
+            self._found[index] = await caught(lambda: self._bodies[index](make_context(scope)))
         finally:
             # The next branch opens its scope, or who waits for all of them is busy again, before this one closes:
             # so the run never looks settled in between.
@@ -104,14 +109,18 @@ class Branches:
                 for task in running:
                     task.cancel()
         for task in self._tasks.values():
-            if not task.cancelled():
-                task.exception()  # seen, so that the loop does not report those that are not raised
-        if cancelled is not None:
-            raise cancelled
+            see_end(task)
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            del cancelled  # it holds this frame, which is not to hold it
 
-
-def _given(task: "asyncio.Task[Any]") -> Any:
-    found = outcome_of(task)
-    if isinstance(found, Raised):
-        raise found.error
-    return found
+    def _given(self, index: int) -> Any:
+        found = self._found[index] if index in self._found else outcome_of(self._tasks[index])
+        try:
+            if isinstance(found, Raised):
+                raise found.error
+            return found
+        finally:
+            del found  # an error holds this frame, which is not to hold it

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,6 +27,15 @@ async def caught(code: Callable[[], Awaitable[T]]) -> T | Raised:
         raise
     except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
         return Raised(error)
+
+
+def see_end(task: "asyncio.Future[object]") -> None:
+    """Take notice of how a finished task ended: the loop need not report it.
+
+    A task holds its cancellation, with all the frames it went through, until somebody has asked for it.
+    """
+    with suppress(asyncio.CancelledError):
+        task.exception()
 
 
 def outcome_of(task: "asyncio.Future[T | Raised]") -> T | Raised:

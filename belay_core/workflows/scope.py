@@ -19,6 +19,8 @@ class Scope:
         """The moment at which the scope's last answer was recorded, or at which the scope began."""
         self.task: asyncio.Task[Any] | None = None
         """The task the scope belongs to: the first one that calls."""
+        self._ended = False
+        """Whether its task has ended: it is nobody's then."""
         self.watched = False
         """Whether somebody is told of the end of the task."""
         self.unopened = 0
@@ -58,11 +60,15 @@ class Scope:
             return
         if current is None:
             raise DefinitionError("a context is used by the workflow's own code, not by threads or from outside of it")
-        if self.task is not None:
+        if self.task is not None or self._ended:
             raise DefinitionError(
                 "this context belongs to another task: give each task its own with ctx.map, ctx.gather or ctx.branch"
             )
         self.task = current
+
+    def end(self) -> None:
+        """Forget the task, which has ended: what it ended with may hold all that it had in hand."""
+        self.task, self._ended = None, True
 
     @property
     def over(self) -> bool:
