@@ -125,6 +125,8 @@ class History:
     """Read runs with everything recorded of them, in one go."""
 
     run_ids: tuple[RunId, ...]
+    runs: tuple[RunRecord, ...] = ()
+    """Those of them that the caller has read or taken just now: they are given back, and not read again."""
 
 
 @dataclass(frozen=True, slots=True)

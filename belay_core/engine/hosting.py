@@ -174,10 +174,11 @@ class Host:
         Nothing is recorded yet of a run that nobody has owned before.
         """
         found = {each.run.run_id: RunHistory(each.run, (), ()) for each in acquired if each.lease.epoch == 1}
-        run_ids = tuple(each.run.run_id for each in acquired if each.run.run_id not in found)
-        if run_ids:
+        earlier = tuple(each.run for each in acquired if each.run.run_id not in found)
+        if earlier:
             try:
-                read = await self._stores.engine.history(commands.History(run_ids))
+                command = commands.History(tuple(run.run_id for run in earlier), earlier)
+                read = await self._stores.engine.history(command)
             except StoreError:
                 read = ()
             found |= {history.run.run_id: history for history in read}

@@ -212,11 +212,11 @@ class PostgresHotPaths(HotPaths):
         return Done(sent.value[0]["full_id"] if sent.value else None)
 
     @override
-    async def history(self, keys: Sequence[str]) -> HistoryRows | None:
+    async def history(self, keys: Sequence[str], unread: Sequence[str]) -> HistoryRows | None:
         """Read runs with all that is recorded of them; through a pooler each statement would be a transaction."""
         if isinstance(self._looks, TransactionWire):
             return None
-        return await self._database.look(lambda: self._stored(list(keys)))
+        return await self._database.look(lambda: self._stored(list(keys), list(unread)))
 
     @override
     async def due(self, now_ms: Millis, limit: int) -> Sequence[str] | None:
@@ -233,9 +233,10 @@ class PostgresHotPaths(HotPaths):
             return None
         return await self._database.look(lambda: self._looks.ask(_OPEN, (key, limit)))
 
-    async def _stored(self, keys: list[str]) -> HistoryRows:
+    async def _stored(self, keys: list[str], unread: list[str]) -> HistoryRows:
         ask = self._looks.ask
-        return HistoryRows(await ask(_RECORDS, (keys,)), await ask(_ATTEMPTS, (keys,)), await ask(_APPROVALS, (keys,)))
+        runs = await ask(_RECORDS, (unread,)) if unread else ()
+        return HistoryRows(runs, await ask(_ATTEMPTS, (keys,)), await ask(_APPROVALS, (keys,)))
 
     async def _renewed(self, given: tuple[Any, ...]) -> Sequence[Columns]:
         asked = self._elapsed()

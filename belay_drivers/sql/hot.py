@@ -25,7 +25,10 @@ class Acquisition:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRows:
-    """What is stored of some runs, in no order; the approvals were read last, so that they are never behind."""
+    """What is stored of some runs, in no order; the approvals were read last, so that they are never behind.
+
+    ``runs`` lacks those that were not to be read.
+    """
 
     runs: Sequence[Columns]
     attempts: Sequence[Columns]
@@ -68,8 +71,8 @@ class HotPaths(Protocol):
         """
         return Done(None)
 
-    async def history(self, keys: Sequence[str]) -> HistoryRows | None:  # noqa: ARG002  (as above)
-        """Read runs with all that is recorded of them; None where this way has nothing to gain."""
+    async def history(self, keys: Sequence[str], unread: Sequence[str]) -> HistoryRows | None:  # noqa: ARG002  (as above)
+        """Read all that is recorded of runs, and the ``unread`` of them; None where this way has nothing to gain."""
         return None
 
     async def due(self, now_ms: Millis, limit: int) -> Sequence[str] | None:  # noqa: ARG002  (as above)

@@ -34,6 +34,19 @@ class Histories(Chapter):
         histories = await kit.engine.history(commands.History(tuple(ids)))
         assert [history.run.run_id for history in histories] == ids[::3]
 
+    async def test_a_run_that_is_handed_in_is_given_back_and_what_is_recorded_of_it_is_read(self, kit: Kit) -> None:
+        lease = await kit.own("run-1")
+        earlier = await kit.run("run-1")
+        await kit.record(lease, kit.step("s#1"))
+        await kit.ask(lease)
+        await kit.own("run-2")
+        asked = commands.History((RunId("run-2"), RunId("run-1"), RunId("nowhere")), (earlier,))
+        other, history = await kit.engine.history(asked)
+        assert other.run == await kit.run("run-2")
+        assert history.run is earlier
+        assert [len(history.attempts), len(history.approvals)] == [2, 1]
+        assert await kit.engine.history(commands.History((RunId("run-2"),), (earlier,))) == (other,)
+
     async def test_pages_of_runs_go_from_the_newest_to_the_oldest(self, kit: Kit) -> None:
         for number in (3, 1, 2, 5, 4):
             await kit.start(f"run-{number}")

@@ -70,14 +70,16 @@ class Reading(Role):
     async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
         """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
         keys = [key_of(run_id) for run_id in command.run_ids]
-        known = await self._guard("history", self._histories(list(dict.fromkeys(keys))))
+        given = {key_of(run.run_id): run for run in command.runs}
+        known = await self._guard("history", self._histories(list(dict.fromkeys(keys)), given))
         return tuple(known[key] for key in keys if key in known)
 
-    async def _histories(self, keys: list[str]) -> Mapping[str, commands.RunHistory]:
+    async def _histories(self, keys: list[str], given: Mapping[str, RunRecord]) -> Mapping[str, commands.RunHistory]:
         """Straight where the database gains by that; in somebody else's transaction nothing is done behind its back."""
-        if self._parts.coalescer is not None and (rows := await self._parts.hot.history(keys)) is not None:
-            return _told(rows)
-        return await self._parts.database.read(lambda tx: _read(tx, keys))
+        hot, unread = self._parts.hot, [key for key in keys if key not in given]
+        if self._parts.coalescer is not None and (rows := await hot.history(keys, unread)) is not None:
+            return _told(rows, given)
+        return await self._parts.database.read(lambda tx: _read(tx, keys, given))
 
     async def find_run(self, run_id: RunId) -> RunRecord | None:
         """One run with its payloads."""
@@ -164,10 +166,10 @@ def _page(command: commands.ListRuns) -> Any:
     return statement
 
 
-def _read(tx: Connection, keys: list[str]) -> Mapping[str, commands.RunHistory]:
+def _read(tx: Connection, keys: list[str], given: Mapping[str, RunRecord]) -> Mapping[str, commands.RunHistory]:
     known: dict[str, commands.RunHistory] = {}
     for chunk in _chunks(keys):
-        known |= _told(_rows_of(tx, chunk))
+        known |= _told(_rows_of(tx, chunk, given), {key: given[key] for key in chunk if key in given})
     return known
 
 
@@ -176,24 +178,22 @@ def _chunks(keys: list[str]) -> Iterator[list[str]]:
         yield padded(keys[start : start + CHUNK])
 
 
-def _rows_of(tx: Connection, keys: list[str]) -> HistoryRows:
+def _rows_of(tx: Connection, keys: list[str], given: Mapping[str, RunRecord]) -> HistoryRows:
     bound = {"b_runs": keys}
     # In this order: a decision marks the run and is read with it, so the approvals are never behind the mark.
     return HistoryRows(
-        tx.execute(_RUNS, bound).mappings().all(),
+        () if given.keys() >= set(keys) else tx.execute(_RUNS, bound).mappings().all(),
         tx.execute(_ATTEMPTS, bound).mappings().all(),
         tx.execute(_APPROVALS, bound).mappings().all(),
     )
 
 
-def _told(rows: HistoryRows) -> dict[str, commands.RunHistory]:
+def _told(rows: HistoryRows, given: Mapping[str, RunRecord]) -> dict[str, commands.RunHistory]:
     steps = sorted(rows.attempts, key=lambda row: (row["run_id"], row["full_key"] or "", row["attempt"]))
     asked = sorted(rows.approvals, key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]))
     attempts_of = {key: tuple(map(step_record, found)) for key, found in groupby(steps, lambda row: row["run_id"])}
     approvals_of = {key: tuple(map(approval_record, found)) for key, found in groupby(asked, lambda row: row["run_id"])}
+    known = {row["run_id"]: run_record(row) for row in rows.runs if row["run_id"] not in given} | dict(given)
     return {
-        row["run_id"]: commands.RunHistory(
-            run_record(row), attempts_of.get(row["run_id"], ()), approvals_of.get(row["run_id"], ())
-        )
-        for row in rows.runs
+        key: commands.RunHistory(run, attempts_of.get(key, ()), approvals_of.get(key, ())) for key, run in known.items()
     }
