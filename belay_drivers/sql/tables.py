@@ -171,6 +171,13 @@ approvals = Table(
     _text("rule_id"),
     PrimaryKeyConstraint("run_id", "step_key_digest"),
 )
+Index(
+    "belay_approvals_open",
+    approvals.c.asked_at,
+    approvals.c.approval_id,
+    postgresql_where=approvals.c.decided_at.is_(None),
+    sqlite_where=approvals.c.decided_at.is_(None),
+)
 
 journal = Table(
     "belay_journal",

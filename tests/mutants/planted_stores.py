@@ -478,4 +478,16 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         ),
         by="two_processes or another_process or taking_the_write_lock",
     ),
+    mutant(
+        "open_approvals_sought_among_all",
+        "belay_drivers/sql/engine_store/reading.py",
+        ("_STILL_ASKED.where(approvals.c.decided_at.is_(None))", "_STILL_ASKED.where(approvals.c.decision.is_(None))"),
+        by="walks_its_index_and_stops",
+    ),
+    mutant(
+        "approvals_of_a_run_sought_among_all_open",
+        "belay_drivers/postgres/migrations/0004_open_approvals.sql",
+        ("WHERE decided_at IS NULL", "WHERE decision IS NULL"),
+        by="not_looked_for_among",
+    ),
 )

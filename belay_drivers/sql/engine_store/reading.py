@@ -41,13 +41,16 @@ _ATTEMPTS: Final = select(attempts).where(
     attempts.c.kind.is_not(None),
 )
 _APPROVALS: Final = APPROVALS.where(approvals.c.run_id.in_(bindparam("b_runs", expanding=True)))
-_OPEN: Final = (
+_STILL_ASKED: Final = (
     APPROVALS.join(runs, runs.c.run_id == approvals.c.run_id)
-    .where(approvals.c.decision.is_(None), runs.c.status.not_in(OVER))
+    .where(runs.c.status.not_in(OVER))
     .order_by(approvals.c.asked_at, approvals.c.approval_id)
     .limit(bindparam("b_limit"))
 )
-_OPEN_OF_RUN: Final = _OPEN.where(approvals.c.run_id == bindparam("b_run"))
+# Decision and moment are null together. The index of all that is open says it by the moment, so that only this list
+# walks it: what is open of one run is found by the run.
+_OPEN: Final = _STILL_ASKED.where(approvals.c.decided_at.is_(None))
+_OPEN_OF_RUN: Final = _STILL_ASKED.where(approvals.c.run_id == bindparam("b_run"), approvals.c.decision.is_(None))
 _JOURNAL: Final = (
     select(journal)
     .where(journal.c.run_id == bindparam("b_run"), journal.c.kind.not_like("ownership.%"))
