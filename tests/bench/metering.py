@@ -1,6 +1,5 @@
 """What every program here measures with: percentiles, processor time, memory, and one line of JSON at the end."""
 
-import gc
 import json
 import os
 import resource
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from belay_core import Stores, open_stores
+from belay_core.collecting import collect_seldom
 from belay_core.stores.opening import find_migrations
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -26,9 +26,8 @@ class Meter:
         self.begin()
 
     def begin(self) -> None:
-        """Count from here on; what is loaded by now is not collected any more, as in ``belay worker``."""
-        gc.collect()
-        gc.freeze()
+        """Count from here on; the collector looks as seldom as in ``belay worker``."""
+        collect_seldom()
         self._server = server_seconds(self._postmaster)
         self._client = time.process_time()
         self._wall = time.perf_counter()

@@ -33,6 +33,11 @@ def test_a_worker_says_when_it_is_ready_and_leaves_in_good_order(cli: Cli, worke
     assert (ended.code, ended.out, ended.err) == (0, f"worker {running.pid} has left\n", "")
 
 
+def test_a_worker_has_the_collector_look_seldom(cli: Cli, worker: Begin):
+    worker()
+    assert cli.json("start", "tidy", "--wait")["result"] == [10_000, True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_writes_a_json_object_a_line(cli: Cli, worker: Begin, number: signal.Signals):
     running = worker("--json", "--concurrency", "7", "--app", "shop:greet")

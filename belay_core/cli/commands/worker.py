@@ -1,7 +1,6 @@
 """``belay worker``."""
 
 import asyncio
-import gc
 import logging
 import os
 import sys
@@ -63,6 +62,7 @@ async def _work(
     *,
     as_json: bool,
 ) -> None:
+    from belay_core.collecting import collect_seldom
     from belay_core.worker import Worker
 
     async with opened(database, makes_file=True) as stores:
@@ -70,9 +70,7 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
-        # What is loaded by now stays. A full collection that went through it again would stop all runs for a while.
-        gc.collect()
-        gc.freeze()
+        collect_seldom()
         await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
 
 

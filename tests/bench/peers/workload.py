@@ -45,7 +45,7 @@ class Tally:
             self.runs.append(time.perf_counter() - began)
 
     def begin(self) -> None:
-        _freeze()
+        _collect_seldom()
         self._open, self.wall, self.cpu = True, time.perf_counter(), time.process_time()
 
     def end(self) -> None:
@@ -126,10 +126,11 @@ def loop_figures(given: Asked, tally: Tally) -> dict[str, float]:
     return figures
 
 
-def _freeze() -> None:
-    """What is loaded by now is not collected any more, whoever's it is; ``belay worker`` does the same."""
+def _collect_seldom() -> None:
+    """The collector looks as seldom as in ``belay worker``, whosever program it is."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> list[Any]:
@@ -145,7 +146,7 @@ async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> li
 async def queue_figures(given: Asked, start: Callable[[int], Awaitable[Any]], ended: Ended) -> dict[str, float]:
     """From the first hand-in until ``ended(handles)`` is over: all runs are completed. A few go before, to warm up."""
     await ended(await by_starters(STARTERS, start))
-    _freeze()
+    _collect_seldom()
     began = time.perf_counter()
     handles = await by_starters(given.queued, start)
     started = time.perf_counter() - began

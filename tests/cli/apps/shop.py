@@ -1,6 +1,7 @@
 """The workflows that the tests of the command run."""
 
 import asyncio
+import gc
 import logging
 import os
 import threading
@@ -69,6 +70,12 @@ async def greet(ctx: Context, name: str) -> str:
 @workflow("ping")
 async def ping(ctx: Context) -> str:
     return "pong"
+
+
+@workflow("tidy")
+async def tidy(ctx: Context) -> tuple[int, bool]:
+    """How many new objects there may be until the collector looks, and whether those that were loaded stay."""
+    return gc.get_threshold()[0], gc.get_freeze_count() > 0
 
 
 @workflow("order")
@@ -148,7 +155,7 @@ async def stuck(ctx: Context, folder: str) -> None:
     await ctx.step(stick, folder)
 
 
-app = [greet, ping, order, broken, chatty, letter, hasty, letters, contract, charges, nap, held, stuck]
+app = [greet, ping, order, broken, chatty, letter, hasty, letters, contract, charges, nap, held, stuck, tidy]
 nothing: list[object] = []
 number = 7
 twice = (greet, greet)
