@@ -8,7 +8,7 @@ _YOUNG: Final = 10_000
 
 
 def collect_seldom() -> None:
-    """Have the collector look seldom, and never at what is loaded by now.
+    """Have the collector look seldom, and never at what is loaded by now; one that looks as seldom is left alone.
 
     A look stops all runs of the process for a while, and finds nothing of belay's own: what a run has made is gone
     when it ends or is parked (decision 27). It holds for the whole process, so ``belay worker`` calls it and a
@@ -16,4 +16,5 @@ def collect_seldom() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG)
+    if 0 < gc.get_threshold()[0] < _YOUNG:
+        gc.set_threshold(_YOUNG)

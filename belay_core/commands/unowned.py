@@ -126,7 +126,7 @@ class History:
 
     run_ids: tuple[RunId, ...]
     runs: tuple[RunRecord, ...] = ()
-    """Those of them that the caller has read or taken just now: they are given back, and not read again."""
+    """Those of them that the caller has read or taken just now: they are given back as they are, and not looked for."""
 
 
 @dataclass(frozen=True, slots=True)

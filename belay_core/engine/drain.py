@@ -115,7 +115,10 @@ class Drain:
             raise
         finally:
             forget(play, body)
-        return await self._close(end, play, body, waits)
+        try:
+            return await self._close(end, play, body, waits)
+        finally:
+            play.broken = None  # its frames hold the play
 
     async def _body(self, play: Play) -> Any:
         """The author's body with its decoded input."""

@@ -98,10 +98,13 @@ class Play:
             await self.board.turn(call, answer.place, answer.at_ms)
         except asyncio.CancelledError:
             if not self.unwinding:
-                await self._outlasting(lambda: self._decline(call, answer))
+                await self._outlasting(partial(self._decline, call, answer))
             self.board.close(call)
             raise
-        return answer.given()
+        try:
+            return answer.given()
+        finally:
+            del answer  # as above
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
         """Wait for what news bring under the call's key, or until a moment; None where the moment came first.

@@ -195,7 +195,7 @@ class StepCall:
         if isinstance(value, Raised):
             if isinstance(value.error, asyncio.CancelledError) and self._body.was_cut:
                 if not self._call.given_up:
-                    raise value.error
+                    raise asyncio.CancelledError
                 return self._ended(begun, StepState.CANCELLED)
             return self._failed(begun, value.error, failed_before)
         try:
@@ -218,14 +218,17 @@ class StepCall:
             await asyncio.wait([task])
 
     def _failed(self, begun: Begun, error: BaseException, failed_before: int) -> StepRecord:
+        text = failure(error)
+        # Its words are kept. Its frames are not: those of a thread hold it.
+        BaseException.with_traceback(error, None)
         if self._call.given_up:
-            return self._ended(begun, StepState.ABANDONED, error=failure(error))
+            return self._ended(begun, StepState.ABANDONED, error=text)
         meta: dict[str, JsonValue] = {}
         if failed_before < self._step.retries:
             wait = self._step.backoff.total_seconds() * 1000 * 2**failed_before
             longest = max(self._step.backoff, _LONGEST_BACKOFF).total_seconds() * 1000
             meta["retry_at"] = self._play.services.now() + int(min(wait, longest))
-        return self._ended(begun, StepState.FAILED, error=failure(error), meta=meta)
+        return self._ended(begun, StepState.FAILED, error=text, meta=meta)
 
     def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
         """The effect took place and its result cannot be kept: another try could do it twice."""

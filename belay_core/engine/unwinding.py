@@ -44,7 +44,7 @@ def forget(play: Play, body: "asyncio.Task[Any]") -> None:
     if body.done():
         see_end(body)
     play.work.clear()
-    play.root.end()
+    play.root.forget_task()
 
 
 async def _end_body(play: Play, body: "asyncio.Task[Any]") -> None:

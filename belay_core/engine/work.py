@@ -54,11 +54,11 @@ class Work(asyncio.Task[T]):
             value = Raised(error)
         finally:
             self.lent = False
-        if stretch.over:
-            raise asyncio.CancelledError
-        if self.cancelling() > asked:
-            await self._keep_on(asked, stretch)
         try:
+            if stretch.over:
+                raise asyncio.CancelledError
+            if self.cancelling() > asked:
+                await self._keep_on(asked, stretch)
             return value
         finally:
             del value  # an error holds this frame, which is not to hold it

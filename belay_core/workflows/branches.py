@@ -49,8 +49,6 @@ class Branches:
         self._bodies = bodies
         self._waiting: Iterator[int] = iter(range(len(bodies)))
         self._tasks: dict[int, asyncio.Task[Any]] = {}
-        self._found: dict[int, Any | Raised] = {}
-        """What has been given or raised, by index: who asks for it takes it, for an error holds all of this."""
         self._scopes: list[Scope] = []
         self._running = 0
         self._joined: Callable[[], None] = lambda: None
@@ -67,13 +65,14 @@ class Branches:
         self._joined = self._conductor.join(self._parent)
         try:
             await self._all_ended()
+            self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
+            return [_given(self._tasks[index]) for index in range(len(self._bodies))]
         finally:
             self._joined()
-        self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
-        try:
-            return [self._given(index) for index in range(len(self._bodies))]
-        finally:
-            self._found.clear()
+            # An error a branch ended with holds the frames it went through, and by them all of this.
+            self._tasks.clear()
+            for scope in self._scopes:
+                scope.forget_task()
 
     def _launch(self, make_context: "Callable[[Scope], Context]") -> None:
         index = next(self._waiting, None)
@@ -86,9 +85,9 @@ class Branches:
         self._scopes.append(scope)
         self._tasks[index] = task
 
-    async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> None:
+    async def _one(self, scope: Scope, index: int, make_context: "Callable[[Scope], Context]") -> Any:
         try:
-            self._found[index] = await caught(lambda: self._bodies[index](make_context(scope)))
+            return await caught(lambda: self._bodies[index](make_context(scope)))
         finally:
             # The next branch opens its scope, or who waits for all of them is busy again, before this one closes:
             # so the run never looks settled in between.
@@ -106,7 +105,7 @@ class Branches:
             except asyncio.CancelledError as request:
                 cancelled = request
                 self._waiting = iter(())
-                for task in running:
+                for task in self._tasks.values():
                     task.cancel()
         for task in self._tasks.values():
             see_end(task)
@@ -116,11 +115,12 @@ class Branches:
         finally:
             del cancelled  # it holds this frame, which is not to hold it
 
-    def _given(self, index: int) -> Any:
-        found = self._found[index] if index in self._found else outcome_of(self._tasks[index])
-        try:
-            if isinstance(found, Raised):
-                raise found.error
-            return found
-        finally:
-            del found  # an error holds this frame, which is not to hold it
+
+def _given(task: "asyncio.Task[Any]") -> Any:
+    found = outcome_of(task)
+    try:
+        if isinstance(found, Raised):
+            raise found.error
+        return found
+    finally:
+        del found, task  # an error holds this frame, which is not to hold it

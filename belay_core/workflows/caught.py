@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,8 +33,10 @@ def see_end(task: "asyncio.Future[object]") -> None:
 
     A task holds its cancellation, with all the frames it went through, until somebody has asked for it.
     """
-    with suppress(asyncio.CancelledError):
+    try:
         task.exception()
+    except asyncio.CancelledError as cancelled:
+        cancelled.with_traceback(None)
 
 
 def outcome_of(task: "asyncio.Future[T | Raised]") -> T | Raised:

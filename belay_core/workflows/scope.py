@@ -20,7 +20,7 @@ class Scope:
         self.task: asyncio.Task[Any] | None = None
         """The task the scope belongs to: the first one that calls."""
         self._ended = False
-        """Whether its task has ended: it is nobody's then."""
+        """Whether its task has ended and is forgotten: it is nobody's then."""
         self.watched = False
         """Whether somebody is told of the end of the task."""
         self.unopened = 0
@@ -66,9 +66,10 @@ class Scope:
             )
         self.task = current
 
-    def end(self) -> None:
-        """Forget the task, which has ended: what it ended with may hold all that it had in hand."""
-        self.task, self._ended = None, True
+    def forget_task(self) -> None:
+        """Let go of the task, if it has ended: what it ended with may hold all that it had in hand."""
+        if self.task is not None and self.task.done():
+            self.task, self._ended = None, True
 
     @property
     def over(self) -> bool:

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Context, DefinitionError, RunFailed, StepFailed, Worker, step, workflow
+from belay_core.engine import unwinding
 from belay_testing.drive import decide, drain, vanish
 
 
@@ -99,6 +100,38 @@ async def test_a_step_that_swallows_every_cancel_does_not_hold_up_a_leaving_work
         bench.clock.advance(5_000)
         await asyncio.wait_for(leaving, 5)
         end.set()
+
+
+async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it_were_cancelled_there(
+    bench, monkeypatch
+):
+    """An error in that place would be tried again at once by code that tries again whatever it is told."""
+    begun, go, told = asyncio.Event(), asyncio.Event(), asyncio.Queue()
+    monkeypatch.setattr(unwinding, "_ROUNDS", 1)
+    monkeypatch.setattr(unwinding, "_PATIENCE", 0.01)
+
+    @workflow("outlasting")
+    async def outlasting(ctx: Context) -> None:
+        begun.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go.wait()
+        try:
+            await ctx.sleep(timedelta(days=1))
+        except BaseException as error:
+            told.put_nowait(type(error))
+            raise
+
+    await bench.client.start(outlasting)
+    async with bench.worker(outlasting) as worker:
+        draining = asyncio.create_task(drain(worker))
+        await begun.wait()
+        for holding in worker.host.holdings():
+            holding.lose()
+        await draining
+        go.set()
+        async with asyncio.timeout(5):
+            assert await told.get() is asyncio.CancelledError
 
 
 async def test_a_worker_leaves_in_time_though_a_body_that_has_ended_left_a_step_hanging(bench):
@@ -275,3 +308,50 @@ async def test_what_cannot_be_a_branch_is_refused_by_name(bench, call, message):
     await bench.drained(mistaken)
     with pytest.raises(RunFailed, match=message):
         await run.result()
+
+
+async def test_a_map_that_is_cancelled_cancels_the_branches_that_came_after_the_first_as_well(bench):
+    cancelled: list[int] = []
+
+    @workflow("limited")
+    async def limited(ctx: Context) -> str:
+        third = asyncio.Event()
+
+        async def branch(_below: Context, item: int) -> None:
+            if item == 2:
+                third.set()
+            if item:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cancelled.append(item)
+
+        mapping = asyncio.create_task(ctx.map(branch, range(4), limit=2))
+        await third.wait()
+        await asyncio.sleep(0)
+        mapping.cancel()
+        await asyncio.wait({mapping})
+        return "cancelled" if mapping.cancelled() else "ended"
+
+    run = await bench.client.start(limited)
+    async with asyncio.timeout(10):
+        await bench.drained(limited)
+    assert (await run.result(), sorted(cancelled)) == ("cancelled", [1, 2])
+
+
+async def test_a_branch_that_cancels_itself_is_cancelled_whatever_it_gives(bench):
+    @workflow("self-cancelling")
+    async def flow(ctx: Context) -> str:
+        async def branch(_below: Context) -> str:
+            asyncio.current_task().cancel()
+            return "partial"
+
+        try:
+            await ctx.gather(branch)
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "gave"
+
+    run = await bench.client.start(flow)
+    await bench.drained(flow)
+    assert await run.result() == "cancelled"

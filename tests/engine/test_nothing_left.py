@@ -3,9 +3,10 @@
 A worker that has runs end by the thousand would otherwise stop all of them, again and again, to look for what is left.
 """
 
+import asyncio
 import gc
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -72,7 +73,57 @@ async def fails_side_by_side(ctx: Context, number: int) -> None:
     await ctx.map(broken, range(number, number + 2))
 
 
-WAYS = (ends, fails, fails_by_itself, recovers, asks, sleeps, asks_side_by_side, fails_side_by_side)
+@step(idempotent=True)
+def broken_in_a_thread(number: int) -> int:
+    raise ValueError(number)
+
+
+@workflow("fails-in-a-thread")
+async def fails_in_a_thread(ctx: Context, number: int) -> int:
+    return await ctx.step(broken_in_a_thread, number)
+
+
+@workflow("asks-after-a-failure")
+async def asks_after_a_failure(ctx: Context, number: int) -> None:
+    """Played again once it is decided, with the failure as it is recorded."""
+    with suppress(Exception):
+        await ctx.step(broken, number)
+    await ctx.gate("decide", subject=number)
+    with suppress(Exception):
+        await ctx.step(broken, number)
+
+
+@workflow("asks-beside-a-failure")
+async def asks_beside_a_failure(ctx: Context, number: int) -> None:
+    async def one(below: Context, item: int) -> None:
+        if item == number:
+            await below.step(broken, item)
+        await below.gate("decide", subject=item)
+
+    await ctx.map(one, range(number, number + 2))
+
+
+@workflow("asks-in-a-group")
+async def asks_in_a_group(ctx: Context, number: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ctx.branch("one").gate("decide", subject=number))
+        group.create_task(ctx.branch("two").gate("decide", subject=number))
+
+
+WAYS = (
+    ends,
+    fails,
+    fails_by_itself,
+    fails_in_a_thread,
+    recovers,
+    asks,
+    asks_after_a_failure,
+    asks_beside_a_failure,
+    asks_in_a_group,
+    sleeps,
+    asks_side_by_side,
+    fails_side_by_side,
+)
 
 
 @contextmanager
@@ -100,4 +151,51 @@ async def test_a_run_leaves_nothing_for_the_collector_to_find(bench, way):
             for number in range(RUNS):
                 await bench.client.start(way, number)
             await drain(worker)
+            for approval in await bench.client.approvals():
+                await bench.client.decide(approval, "approved")
+            await drain(worker)
+    assert found == Counter()
+
+
+async def cancelled(bench, worker, run):
+    await bench.client.cancel(run)
+    await worker.host.keeper.renew()
+
+
+async def lost(_bench, worker, _run):
+    for holding in worker.host.holdings():
+        holding.lose()
+
+
+async def left(_bench, worker, _run):
+    for each in worker.host._drains:
+        each.leave()
+        each.end_grace()
+
+
+@pytest.mark.parametrize("end", [cancelled, lost, left])
+async def test_a_run_that_is_ended_while_a_step_executes_leaves_nothing_either(bench, end):
+    found, begun = Counter(), asyncio.Event()
+
+    @step(idempotent=True)
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow("hangs")
+    async def hangs(ctx: Context) -> None:
+        await ctx.step(hang)
+
+    async def ended(worker):
+        begun.clear()
+        run = await bench.client.start(hangs)
+        await worker.host.take()
+        await begun.wait()
+        await end(bench, worker, run)
+        await worker.host.finish_all()
+
+    async with bench.worker(hangs) as worker:
+        await ended(worker)
+        with found_by_the_collector(found):
+            await ended(worker)
     assert found == Counter()

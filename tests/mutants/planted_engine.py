@@ -148,10 +148,8 @@ STEPS: Final[tuple[Mutant, ...]] = (
         "result_before_its_commit",
         "belay_core/engine/stepping.py",
         (
-            "    async def _record(self, attempt: StepRecord) -> StepRecord:\n"
-            "        await self._play.holding.record(attempt)\n",
-            "    async def _record(self, attempt: StepRecord) -> StepRecord:\n"
-            "        self._play._working(lambda: self._play.holding.record(attempt))\n",
+            "            await play.holding.record(ended)\n",
+            "            play.working(lambda: play.holding.record(ended))\n",
         ),
         by="only_after_their_commit",
         tests=_ENGINE,
