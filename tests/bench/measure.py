@@ -27,6 +27,7 @@ _LONGEST, _LONGEST_LONG = 690.0, 2400.0
 SECTIONS: dict[str, Section] = {
     "loop": speed.loop,
     "workflows": speed.workflows,
+    "parts": speed.parts,
     "queue": speed.queue,
     "load": speed.load,
     "statements": speed.statements,

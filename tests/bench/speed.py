@@ -10,6 +10,7 @@ KINDS = {"": (), "non_idempotent_": ("--non-idempotent",)}
 """What stands before a figure's name, and what programs are told."""
 _TOLD = ("steps_per_s", "workflows_per_s", "step_p50_ms", "step_p99_ms", "client_us_per_step", "server_us_per_step")
 _TOLD_OF_FLOORS = ("commits_per_s", "p50_ms", "p99_ms", "client_us", "server_us")
+_TOLD_OF_RECORDS = ("records_per_s", "client_us_per_record")
 _FLOORS = {1: 1, 50: 8}
 """The connections of asyncpg so many runs are compared with."""
 _LONE_STEPS = 300
@@ -66,6 +67,18 @@ def workflows(ground: Ground) -> Figures:
                 told = ground.loop(url, concurrency, steps=steps)
             name = f"pg_{concurrency}_of_{steps}_steps"
             _add(figures, name, told, ("workflows_per_s", "workflow_p50_ms", "client_us_per_workflow"))
+    return figures
+
+
+def parts(ground: Ground) -> Figures:
+    """What a step takes in the engine alone, and its record in the store alone; runs of no step take the rest."""
+    figures: Figures = {}
+    runs = ground.scale.some(2000)
+    for kind, told in KINDS.items():
+        done = ground.run("parts", "--engine", "--runs", runs, *told)
+        figures[f"{kind}part_engine_us"] = done["client_us_per_step"]
+    with ground.database() as url:
+        _add(figures, "part_store", ground.run("parts", "--url", url, "--runs", runs), _TOLD_OF_RECORDS)
     return figures
 
 

@@ -58,6 +58,22 @@ def test_a_queue_ends_when_every_run_has_completed():
     assert told["seconds"] == pytest.approx(60 / told["runs_per_s"], abs=0.001), "it is told to the millisecond"
 
 
+@pytest.mark.parametrize("others", [(), ("--non-idempotent",)])
+def test_the_engine_alone_ends_every_run(others: tuple[str, ...]):
+    told = ran("parts", "--engine", "--runs", 60, "--steps", 3, *others)
+    assert told["client_us_per_step"] > 0
+
+
+async def test_the_store_alone_keeps_every_record(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/p.db"
+    told = ran("parts", "--url", url, "--runs", 100, "--steps", 3)
+    assert told["client_us_per_record"] > 0
+    async with open_stores(url) as stores:
+        runs = await Client(stores).list(limit=1000)
+        histories = await stores.engine.history(commands.History(tuple(run.run_id for run in runs)))
+    assert [len(each.attempts) for each in histories] == [3 + 100 * 3 // 50] * 50
+
+
 def test_the_floor_of_sqlite_is_a_durable_commit_for_each_write(tmp_path: Path):
     told = ran("floor", "--sqlite", tmp_path / "floor.db", "--seconds", 0.1)
     assert told["commits_per_s"] > 0
