@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from belay_core.admission import json
+from belay_core.engine.failures import read_failure
 from belay_core.engine.work import Work
-from belay_core.errors import BelayError, StepCancelled
+from belay_core.errors import BelayError, StepCancelled, StepFailed
 from belay_core.moments import Millis
-from belay_core.records.step_record import StepRecord
+from belay_core.records.step_record import UNWANTED, StepRecord, StepState
 
 
 class Answer(NamedTuple):
@@ -17,7 +18,7 @@ class Answer(NamedTuple):
 
     record: StepRecord
     value: Any = None
-    error: BelayError | None = None
+    """What the record holds, decoded, where it holds a value."""
 
     @property
     def place(self) -> int:
@@ -25,20 +26,28 @@ class Answer(NamedTuple):
         return self.record.recorded or 0
 
     @property
+    def is_unwanted(self) -> bool:
+        """Whether the author had not waited for it."""
+        return self.record.state in UNWANTED
+
+    @property
     def at_ms(self) -> Millis:
         """The moment the scope stands at from then on; what nobody waited for moves no clock."""
-        if isinstance(self.error, StepCancelled):
+        if self.is_unwanted:
             return 0
         return self.record.finished_at_ms or self.record.started_at_ms
 
     def given(self) -> Any:
-        """The value. Raises the error there is instead of one."""
-        try:
-            if self.error is not None:
-                raise self.error
-            return self.value
-        finally:
-            del self  # an error holds this frame, which is not to hold it
+        """The value. Raises ``StepFailed`` or ``StepCancelled`` where the record says so.
+
+        The error is made here: one that was kept would hold the frames it is raised in, and these hold the answer.
+        """
+        record = self.record
+        if record.state is StepState.FAILED:
+            raise StepFailed(record.step, *read_failure(record.error))
+        if self.is_unwanted:
+            raise StepCancelled(record.step)
+        return self.value
 
 
 Abandon: TypeAlias = Callable[[Work[Answer | None]], Awaitable[StepRecord | None]]

@@ -8,10 +8,10 @@ from belay_core import commands
 from belay_core.admission import json
 from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
-from belay_core.engine.failures import failure, read_failure
+from belay_core.engine.failures import failure
 from belay_core.engine.play import Play
 from belay_core.engine.work import Work, current_work
-from belay_core.errors import StepCancelled, StepFailed, ValueRefused
+from belay_core.errors import ValueRefused
 from belay_core.ids import ApprovalId
 from belay_core.moments import Millis
 from belay_core.outcomes.engine import AlreadyDecided, NotYet
@@ -52,11 +52,9 @@ class GateCall:
         return await self._play.perform(self._call, self._ask, self._withdraw)
 
     def _kept(self, last: StepRecord) -> Answer:
-        if last.state in UNWANTED:
-            return Answer(last, error=StepCancelled(last.step))
-        if last.state is StepState.FAILED:
-            return Answer(last, error=StepFailed(last.step, *read_failure(last.error)))
-        return Answer(last, value=self._decoded(last))
+        if last.state is StepState.FAILED or last.state in UNWANTED:
+            return Answer(last)
+        return Answer(last, self._decoded(last))
 
     def _decoded(self, last: StepRecord) -> Any:
         kept = json.decode(last.outcome or "null")
@@ -101,7 +99,7 @@ class GateCall:
         self._judging = False
         if isinstance(verdict, Raised):
             if isinstance(verdict.error, asyncio.CancelledError) and self._call.given_up:
-                raise verdict.error
+                raise asyncio.CancelledError
             return await self._close(begun, StepState.FAILED, None, failure(verdict.error))
         if verdict:
             return None

@@ -28,7 +28,7 @@ class Call:
         self.key = key
         self.scope = scope
         self.task = task
-        """The author's task that awaits the answer."""
+        """The author's task that awaits the answer; None once the call is closed."""
         self.inline = task is scope.task
         self.waiting: Waiting | None = None
         self.given_up = False

@@ -15,7 +15,7 @@ from belay_core.engine.holding import Holding, HoldLost
 from belay_core.engine.records import Records
 from belay_core.engine.services import Services
 from belay_core.engine.work import Work
-from belay_core.errors import BelayError, DefinitionError, StepCancelled, StoreError
+from belay_core.errors import BelayError, DefinitionError, StoreError
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import StepRecord, StepState
@@ -87,10 +87,7 @@ class Play:
             self.board.close(call)
             raise
         self.work.discard(task)
-        try:
-            return answer.given()
-        finally:
-            del turn, task, answer, work, abandon  # an error holds this frame, and nothing here is to hold the error
+        return answer.given()
 
     async def give(self, call: Call, answer: Answer) -> Any:
         """Hand over an answer when it is its turn."""
@@ -101,10 +98,7 @@ class Play:
                 await self._outlasting(partial(self._decline, call, answer))
             self.board.close(call)
             raise
-        try:
-            return answer.given()
-        finally:
-            del answer  # as above
+        return answer.given()
 
     async def wait_for(self, call: Call, waiting: Waiting, until: Millis | None = None) -> Any:
         """Wait for what news bring under the call's key, or until a moment; None where the moment came first.
@@ -250,7 +244,7 @@ class Play:
 
     async def _forgone(self, call: Call, answer: Answer) -> Answer:
         """The answer is recorded and the author did not take it: keep that beside it."""
-        if isinstance(answer.error, StepCancelled):
+        if answer.is_unwanted:
             return answer
         unwanted = replace(
             answer.record,
@@ -265,7 +259,7 @@ class Play:
             resolved_at_ms=None,
         )
         await self.holding.record(unwanted)
-        return Answer(unwanted, error=StepCancelled(unwanted.step))
+        return Answer(unwanted)
 
     async def _outlasting(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what has to be done, however often the caller is cancelled meanwhile; only the end of the play ends it."""

@@ -9,8 +9,7 @@ from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.play import Play
 from belay_core.engine.work import Work
-from belay_core.errors import StepCancelled
-from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
+from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import Waiting
 
 
@@ -28,14 +27,10 @@ class SleepCall:
         attempts = self._play.records.reach(self._call.key)
         self._play.check(self._call.key, StepKind.SLEEP, None, attempts)
         if attempts and attempts[-1].state is not StepState.WAITING:
-            await self._play.give(self._call, self._kept(attempts[-1]))
+            await self._play.give(self._call, Answer(attempts[-1]))
             return
         self._begun = attempts[-1] if attempts else None
         await self._play.perform(self._call, self._sleep, self._cancel)
-
-    def _kept(self, last: StepRecord) -> Answer:
-        error = StepCancelled(last.step) if last.state in UNWANTED else None
-        return Answer(last, error=error)
 
     async def _sleep(self) -> Answer:
         if self._begun is None:
@@ -47,7 +42,7 @@ class SleepCall:
         if type(wake_at) is not int:
             self._play.send_to_review("undecodable", self._call.key, "the sleep has no moment to wake at")
         await self._play.wait_for(self._call, Waiting("timer", self._call.key, wake_at), wake_at)
-        return self._kept(await self._end(self._begun, StepState.SUCCEEDED))
+        return Answer(await self._end(self._begun, StepState.SUCCEEDED))
 
     async def _cancel(self, task: Work[Answer | None]) -> StepRecord | None:
         await asyncio.wait([task])

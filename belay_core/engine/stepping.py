@@ -11,11 +11,11 @@ from belay_core.admission import json
 from belay_core.engine.answering import Answer
 from belay_core.engine.board import Call
 from belay_core.engine.body import Body
-from belay_core.engine.failures import failure, read_failure
+from belay_core.engine.failures import failure
 from belay_core.engine.play import Play
 from belay_core.engine.records import is_orphan
 from belay_core.engine.work import Work
-from belay_core.errors import StepCancelled, StepFailed, ValueRefused
+from belay_core.errors import ValueRefused
 from belay_core.moments import Millis
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
@@ -75,16 +75,13 @@ class StepCall:
     def _kept(self, last: StepRecord) -> Answer | None:
         if last.state is StepState.SUCCEEDED:
             if self._fresh is not None and self._fresh[0] is last:
-                return Answer(last, value=self._fresh[1])
+                return Answer(last, self._fresh[1])
             try:
-                return Answer(last, value=self._step.codec.decode(last.outcome or "null"))
+                return Answer(last, self._step.codec.decode(last.outcome or "null"))
             except ValueRefused as refused:
                 self._play.send_to_review("undecodable", last.step_key, str(refused))
-        if last.state in UNWANTED:
-            return Answer(last, error=StepCancelled(last.step))
-        if last.state is StepState.FAILED and _meta(last).get("retry_at") is None:
-            return Answer(last, error=StepFailed(last.step, *read_failure(last.error)))
-        return None
+        has_failed = last.state is StepState.FAILED and _meta(last).get("retry_at") is None
+        return Answer(last) if has_failed or last.state in UNWANTED else None
 
     async def _execute(self) -> Answer:
         """Go on from the attempts there are until there is an answer."""

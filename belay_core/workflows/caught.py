@@ -31,7 +31,8 @@ async def caught(code: Callable[[], Awaitable[T]]) -> T | Raised:
 def see_end(task: "asyncio.Future[object]") -> None:
     """Take notice of how a finished task ended: the loop need not report it.
 
-    A task holds its cancellation, with all the frames it went through, until somebody has asked for it.
+    A task holds its cancellation until somebody has asked for it, and that holds all the frames it went through, some
+    of which may hold it.
     """
     try:
         task.exception()

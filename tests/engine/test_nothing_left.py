@@ -110,6 +110,11 @@ async def asks_in_a_group(ctx: Context, number: int) -> None:
         group.create_task(ctx.branch("two").gate("decide", subject=number))
 
 
+@workflow("asks-the-unencodable")
+async def asks_the_unencodable(ctx: Context, _number: int) -> None:
+    await ctx.gate("decide", subject=object())
+
+
 WAYS = (
     ends,
     fails,
@@ -120,6 +125,7 @@ WAYS = (
     asks_after_a_failure,
     asks_beside_a_failure,
     asks_in_a_group,
+    asks_the_unencodable,
     sleeps,
     asks_side_by_side,
     fails_side_by_side,

@@ -1,6 +1,6 @@
 """Reads of the engine's store: no write transaction, nothing locked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -171,21 +171,18 @@ def _page(command: commands.ListRuns) -> Any:
 
 def _read(tx: Connection, keys: list[str], given: Mapping[str, RunRecord]) -> Mapping[str, commands.RunHistory]:
     known: dict[str, commands.RunHistory] = {}
-    for chunk in _chunks(keys):
-        known |= _told(_rows_of(tx, chunk, given), {key: given[key] for key in chunk if key in given})
+    for start in range(0, len(keys), CHUNK):
+        chunk = keys[start : start + CHUNK]
+        rows = _rows_of(tx, chunk, [key for key in chunk if key not in given])
+        known |= _told(rows, {key: given[key] for key in chunk if key in given})
     return known
 
 
-def _chunks(keys: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(keys), CHUNK):
-        yield padded(keys[start : start + CHUNK])
-
-
-def _rows_of(tx: Connection, keys: list[str], given: Mapping[str, RunRecord]) -> HistoryRows:
-    bound = {"b_runs": keys}
+def _rows_of(tx: Connection, keys: list[str], unread: list[str]) -> HistoryRows:
+    bound = {"b_runs": padded(keys)}
     # In this order: a decision marks the run and is read with it, so the approvals are never behind the mark.
     return HistoryRows(
-        () if given.keys() >= set(keys) else tx.execute(_RUNS, bound).mappings().all(),
+        tx.execute(_RUNS, {"b_runs": padded(unread)}).mappings().all() if unread else (),
         tx.execute(_ATTEMPTS, bound).mappings().all(),
         tx.execute(_APPROVALS, bound).mappings().all(),
     )
@@ -196,7 +193,7 @@ def _told(rows: HistoryRows, given: Mapping[str, RunRecord]) -> dict[str, comman
     asked = sorted(rows.approvals, key=lambda row: (row["run_id"], row["asked_at"], row["approval_id"]))
     attempts_of = {key: tuple(map(step_record, found)) for key, found in groupby(steps, lambda row: row["run_id"])}
     approvals_of = {key: tuple(map(approval_record, found)) for key, found in groupby(asked, lambda row: row["run_id"])}
-    known = {row["run_id"]: run_record(row) for row in rows.runs if row["run_id"] not in given} | dict(given)
+    known = {row["run_id"]: run_record(row) for row in rows.runs} | dict(given)
     return {
         key: commands.RunHistory(run, attempts_of.get(key, ()), approvals_of.get(key, ())) for key, run in known.items()
     }

@@ -127,7 +127,7 @@ def loop_figures(given: Asked, tally: Tally) -> dict[str, float]:
 
 
 def _collect_seldom() -> None:
-    """The collector looks as seldom as in ``belay worker``, whosever program it is."""
+    """The collector looks as seldom as in ``belay worker``, whosever program it is; belay may not be there to ask."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
