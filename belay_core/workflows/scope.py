@@ -74,4 +74,5 @@ class Scope:
     @property
     def over(self) -> bool:
         """Whether the scope's task is done, and nobody will be told of it."""
-        return self.task is not None and self.task.done() and not self.watched
+        ended = self._ended or (self.task is not None and self.task.done())
+        return ended and not self.watched

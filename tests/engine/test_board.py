@@ -52,3 +52,14 @@ async def test_code_has_its_turns_of_the_loop_also_while_somebody_waits_for_the_
         task.cancel()
     board.stop()
     await asyncio.wait([waiting, idle])
+
+
+async def test_a_scope_whose_task_has_ended_is_over_whether_or_not_the_task_is_forgotten():
+    scope = Scope("run", "", 0)
+    scope.task = asyncio.create_task(asyncio.sleep(0))
+    scope.forget_task()
+    assert (scope.task is None, scope.over) == (False, False)
+    await scope.task
+    assert scope.over
+    scope.forget_task()
+    assert (scope.task, scope.over) == (None, True)
