@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from belay_core.commands import GiveUp as GiveUp
     from belay_core.commands import Happened as Happened
     from belay_core.commands import Retry as Retry
+    from belay_core.commands import RunHistory as RunHistory
     from belay_core.errors import BelayError as BelayError
     from belay_core.errors import DefinitionError as DefinitionError
     from belay_core.errors import DriverNotFound as DriverNotFound
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from belay_core.errors import StepCancelled as StepCancelled
     from belay_core.errors import StepFailed as StepFailed
     from belay_core.errors import ValueRefused as ValueRefused
+    from belay_core.outcomes.engine import AlreadyDecided as AlreadyDecided
+    from belay_core.outcomes.engine import Decided as Decided
+    from belay_core.records.run import RunStatus as RunStatus
+    from belay_core.records.step_record import StepRecord as StepRecord
+    from belay_core.records.step_record import StepState as StepState
+    from belay_core.records.workflow_run import ApprovalRecord as ApprovalRecord
+    from belay_core.records.workflow_run import RunSummary as RunSummary
     from belay_core.stores import Stores as Stores
+    from belay_core.stores import find_migrations as find_migrations
     from belay_core.stores import open_stores as open_stores
     from belay_core.worker import Worker as Worker
     from belay_core.workflows.answers import Approved as Approved
@@ -40,7 +49,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "belay_core.client": ("Client", "Explanation", "RunHandle"),
-    "belay_core.commands": ("GiveUp", "Happened", "Retry"),
+    "belay_core.commands": ("GiveUp", "Happened", "Retry", "RunHistory"),
     "belay_core.errors": (
         "BelayError",
         "DefinitionError",
@@ -55,7 +64,11 @@ _HOMES = {
         "StepFailed",
         "ValueRefused",
     ),
-    "belay_core.stores": ("Stores", "open_stores"),
+    "belay_core.outcomes.engine": ("AlreadyDecided", "Decided"),
+    "belay_core.records.run": ("RunStatus",),
+    "belay_core.records.step_record": ("StepRecord", "StepState"),
+    "belay_core.records.workflow_run": ("ApprovalRecord", "RunSummary"),
+    "belay_core.stores": ("Stores", "find_migrations", "open_stores"),
     "belay_core.worker": ("Worker",),
     "belay_core.workflows.answers": ("Approved", "Lapsed", "NotNeeded", "Rejected"),
     "belay_core.workflows.context": ("Context",),

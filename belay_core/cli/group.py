@@ -1,7 +1,8 @@
-"""The group of commands, each loaded when it is asked for and not before."""
+"""The group of commands: belay's own, each loaded when it is asked for, and those of other packages."""
 
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import click
@@ -9,10 +10,13 @@ import click
 from belay_core.cli.failing import USAGE
 from belay_core.cli.printing import complain
 
+GROUP: Final = "belay.commands"
+"""Entry points of other packages: the name of a command, and a click command in a module that is quick to load."""
+
 _OURS: Final = "belay_core.cli.commands"
+_HELP_WIDTH: Final = 80
 
 COMMANDS: Final = {
-    "demo": ("belay_core.demo.command:demo", "Watch a run survive its worker."),
     "worker": (f"{_OURS}.worker:worker", "Execute the runs of an app until told to stop."),
     "start": (f"{_OURS}.start:start", "Start a run of a workflow."),
     "runs": (f"{_OURS}.runs:runs", "List runs, the newest first."),
@@ -25,33 +29,50 @@ COMMANDS: Final = {
     "cancel": (f"{_OURS}.cancel:cancel", "Ask a run to stop."),
     "migrate": (f"{_OURS}.migrate:migrate", "Bring the schema of a database up to this version."),
 }
-"""Where each command lives, and its help in one line, so that listing them loads none."""
+"""Where each command of belay is, and its help in one line, so that listing them loads none."""
 
 
 class LazyGroup(click.Group):
     """A group whose commands are known by name until one is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
-        """The commands there are, in the order of a first acquaintance."""
-        return [name for name, (where, _) in COMMANDS.items() if _exists(where)]
+        """Belay's own commands, in the order in which somebody learns them, and then those of other packages."""
+        return [*COMMANDS, *plugins()]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (as above)
         """The command of this name, loaded now."""
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        found = getattr(import_module(module), attribute)
-        assert isinstance(found, click.Command), f"{module}:{attribute} is no command"  # noqa: S101
-        return found
+        if cmd_name in COMMANDS:
+            module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+            return _checked(getattr(import_module(module), attribute), COMMANDS[cmd_name][0])
+        plugin = plugins().get(cmd_name)
+        return None if plugin is None else _checked(plugin.load(), plugin.value)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without loading them."""
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (as above)
+        """List belay's own commands without loading them, and those of other packages with the help they bring."""
+        rows = [(name, help_text) for name, (_, help_text) in COMMANDS.items()]
+        rows += [(name, _short_help(plugin)) for name, plugin in plugins().items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl(rows)
 
 
-def _exists(where: str) -> bool:
-    return find_spec(where.partition(":")[0]) is not None
+@cache
+def plugins() -> dict[str, EntryPoint]:
+    """The commands of other packages, by name; a name that belay uses itself stays belay's."""
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    return {name: found[name] for name in sorted(found.keys() - COMMANDS.keys())}
+
+
+def _short_help(plugin: EntryPoint) -> str:
+    try:
+        return _checked(plugin.load(), plugin.value).get_short_help_str(limit=_HELP_WIDTH)
+    except Exception as error:  # noqa: BLE001  (the code of another package; the help of all others is wanted)
+        return f"(cannot be loaded: {type(error).__name__})"
+
+
+def _checked(found: object, where: str) -> click.Command:
+    if not isinstance(found, click.Command):
+        raise TypeError(f"{where} is no click command")
+    return found
 
 
 @click.group(

@@ -1,15 +1,20 @@
 """Help comes at once and loads nothing; what is not installed is named."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
 import pytest
 
-from belay_core.cli.group import COMMANDS, belay
+from belay_core.cli import group
+from belay_core.cli.group import COMMANDS, GROUP, belay
+from belay_core.cli.running import run
 from tests.cli.commanding import Cli, shell
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +37,7 @@ del sys.argv[1]
 from belay_core.cli import main
 main()
 """
-OURS = sorted(name for name in COMMANDS if name != "demo")
+OURS = sorted(COMMANDS)
 
 
 def loaded(*arguments: str) -> tuple[int, float, set[str], str]:
@@ -56,10 +61,11 @@ def test_help_lists_every_command_at_once_and_loads_nothing_for_it():
     code, _, heavy, out = runs[0]
     assert (code, heavy) == (0, set())
     assert all(f"  {name} " in out for name in OURS)
+    assert re.search(r"^  demo +Watch a run survive its worker\.$", out, re.MULTILINE)
     assert min(seconds for _, seconds, _, _ in runs) < 0.5
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [*OURS, "demo"])
 def test_the_help_of_a_command_loads_nothing_either(name: str):
     code, _, heavy, out = loaded(name, "--help")
     assert (code, heavy) == (0, set())
@@ -82,11 +88,54 @@ def test_every_command_writes_json(name: str):
     assert "--json" in [option for parameter in command.params for option in parameter.opts]
 
 
-def test_the_demo_is_listed_once_there_is_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("belay_core.cli.group.find_spec", lambda name: None if "demo" in name else object())
-    assert "demo" not in belay.list_commands(click.Context(belay))
-    monkeypatch.setattr("belay_core.cli.group.find_spec", lambda name: object())
-    assert belay.list_commands(click.Context(belay))[0] == "demo"
+@click.command(short_help="Greet.")
+def greet() -> int:
+    click.echo("hello")
+    return 3
+
+
+NO_COMMAND = "text"
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The entry points of some other packages."""
+    values = {
+        "greet": f"{__name__}:greet",
+        "worker": f"{__name__}:greet",
+        "broken": "no_such_package.command:greet",
+        "wrong": f"{__name__}:NO_COMMAND",
+    }
+    points = {name: EntryPoint(name, value, GROUP) for name, value in sorted(values.items()) if name not in COMMANDS}
+    everything = [EntryPoint(name, value, GROUP) for name, value in values.items()]
+    monkeypatch.setattr("belay_core.cli.group.entry_points", lambda group: everything if group == GROUP else [])
+    group.plugins.cache_clear()
+    assert group.plugins() == points
+    yield
+    group.plugins.cache_clear()
+
+
+def test_commands_of_other_packages_are_found_and_take_no_name_of_belay(plugins: None, capsys):
+    assert (run(["--help"]), run(["greet"]), run(["worker", "--help"])) == (0, 3, 0)
+    out = capsys.readouterr().out
+    assert re.search(r"^  greet +Greet\.$", out, re.MULTILINE)
+    assert re.search(r"^  worker +Execute the runs", out, re.MULTILINE)
+    assert "\nhello\nUsage: belay worker " in out
+
+
+def test_a_command_that_cannot_be_loaded_hides_no_other(plugins: None, capsys):
+    assert (run(["--help"]), run(["wrong"])) == (0, 1)
+    out, err = capsys.readouterr()
+    assert re.search(r"^  broken +\(cannot be loaded: ModuleNotFoundError\)$", out, re.MULTILINE)
+    assert re.search(r"^  wrong +\(cannot be loaded: TypeError\)$", out, re.MULTILINE)
+    assert "NO_COMMAND is no click command" in err
+
+
+@pytest.mark.parametrize("package", ["defusedxml", "rich"])
+def test_without_the_extra_of_the_demo_its_command_says_what_to_install(package: str):
+    done = without(package, "demo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"belay: {package} is not installed; pip install 'belay-core[demo]'\n"
 
 
 def test_without_arguments_the_help_is_shown_and_nothing_is_done():
