@@ -57,7 +57,7 @@ def test_the_core_loads_nothing_from_outside_and_is_quick():
     ],
 )
 def test_a_driver_loads_no_engine_and_no_other_driver(driver: str, others: tuple[str, ...]):
-    wings = ("client", "engine", "ownership", "telemetry", "worker", "workflows", "cli", "demo")
+    wings = ("client", "engine", "ownership", "telemetry", "worker", "workflows", "cli")
     _, modules = load(driver)
     assert below(modules, *(f"belay_core.{wing}" for wing in wings), *others) == set()
     assert below(modules, "opentelemetry", "pydantic", "pytest", "belay_testing") == set()

@@ -9,7 +9,13 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("belay_core", "belay_drivers", "belay_testing")
+PACKAGES = {
+    "belay_core": ".",
+    "belay_drivers": ".",
+    "belay_testing": ".",
+    "belay_invoices": "examples/invoices",
+}
+"""The packages of the wheel, and where each is in the project."""
 
 
 def build(project: Path, folder: Path, kind: str) -> Path:
@@ -39,9 +45,9 @@ def shortcomings(wheel: Path, project: Path) -> list[str]:
     info = metadata_name.rpartition("/")[0]
     declared = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     wanted = {
-        path.relative_to(project).as_posix()
-        for package in PACKAGES
-        for path in (project / package).rglob("*")
+        path.relative_to(project / folder).as_posix()
+        for package, folder in PACKAGES.items()
+        for path in (project / folder / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     given = {name for name in names if not name.startswith(f"{info}/")}

@@ -38,6 +38,19 @@ def copied(project: str, folder: Path) -> Path:
     return Path(shutil.copytree(ROOT / "downstream" / project, folder / project, ignore=ignored))
 
 
+def demonstrated(foreign: Foreign) -> dict[str, int]:
+    """The figures of ``belay demo`` as it is installed; fails where its samples are not booked as they should be."""
+    where = foreign.run("python", "-c", "import belay_invoices; print(belay_invoices.__file__)")
+    assert Path(where.strip()).is_relative_to(foreign.folder / "venv"), where
+    assert "  demo " in foreign.run("belay", "--help"), "the demo is not listed"
+    said = foreign.run("belay", "demo", "--approve", "all", "--json", TMPDIR=str(foreign.folder))
+    [line] = [line for line in said.splitlines() if line.startswith("{")]
+    seen: dict[str, int] = json.loads(line)
+    assert seen["runs"] == seen["completed"] + seen["stopped"] > 0, seen
+    assert (seen["posted_twice"], seen["posted"]) == (0, seen["completed"]), seen
+    return seen
+
+
 def check(folder: Path) -> dict[str, int]:
     built, sources = folder / "built", folder / "sources"
     built.mkdir()
@@ -60,6 +73,7 @@ def check(folder: Path) -> dict[str, int]:
     shutil.rmtree(sources)
 
     found = int(foreign.run("python", "-c", FINDS))
+    demo = demonstrated(foreign)
     consumer_tests = foreign.test(consumer)
     report = folder / "conformance.json"
     driver_tests = foreign.test(driver, "--belay-conformance", report)
@@ -68,6 +82,8 @@ def check(folder: Path) -> dict[str, int]:
         "wheel_bytes": wheel.stat().st_size,
         "sdist_bytes": sdist.stat().st_size,
         "found_by_entry_point": found,
+        "demo_runs": demo["runs"],
+        "demo_posted": demo["posted"],
         "consumer_tests": consumer_tests,
         "driver_tests": driver_tests - shown["tests"],
         "conformance_tests": shown["tests"],

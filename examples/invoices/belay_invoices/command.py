@@ -1,18 +1,15 @@
 """``belay demo``: the command that the entry point ``belay.commands`` names. Importing it loads nothing but click."""
 
-import asyncio
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 if TYPE_CHECKING:
     from belay_invoices.demo import Approve
-
-_STDIN: Final = 0
 
 
 @click.command(short_help="Watch a run survive its worker.")
@@ -54,33 +51,24 @@ def demo(
     exactly once or is visibly stopped, 1 otherwise.
     """
     try:
-        from belay_invoices.demo import Options, run_demo
-        from belay_invoices.report import print_report
-        from belay_invoices.terminal import Screen
+        from belay_invoices.demo import Options, demonstrate
     except ModuleNotFoundError as missing:
         package = (missing.name or "").partition(".")[0]
         if package in {"", "belay_core", "belay_invoices"}:
             raise
         raise click.UsageError(f"{package} is not installed; pip install 'belay-core[demo]'") from None
 
-    screen = Screen(sys.stderr if as_json else sys.stdout)
     options = Options(
         inbox=inbox,
         database=database,
         approve=cast("Approve", approve),
         kill=kill,
         by=by or _user_name(),
-        keyboard=_STDIN if screen.is_terminal and os.isatty(_STDIN) else None,
         step_ms=step_ms,
     )
-    try:
-        done = asyncio.run(run_demo(options, screen))
-    finally:
-        screen.close()
-    if done is None:
+    report = demonstrate(options, sys.stderr if as_json else sys.stdout)
+    if report is None:
         raise click.Abort
-    print_report(screen, *done)
-    report = done[1]
     if as_json:
         click.echo(json.dumps(report.document()))
     return 0 if report.is_good else 1

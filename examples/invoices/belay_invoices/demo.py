@@ -1,12 +1,13 @@
 """One demo, from its first document to its report: starts the runs, kills workers, and watches until all runs rest."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TextIO, TypeAlias
 
 from belay_core import Client, InvalidInput, Stores, Worker
 from belay_core.errors import StoreError
@@ -14,7 +15,7 @@ from belay_invoices.approver import ApproveAll, ApproveNothing, Approver, AskAtT
 from belay_invoices.booking import Task
 from belay_invoices.documents import Inbox, read_inbox, samples, tasks_for
 from belay_invoices.killer import Kill, Killer
-from belay_invoices.report import Report, make_report, print_interruption
+from belay_invoices.report import Report, make_report, print_interruption, print_report
 from belay_invoices.run_watch import RunWatch, is_at_rest, state_of
 from belay_invoices.terminal import Keyboard, Screen
 from belay_invoices.workers import GRACE, WorkerPool
@@ -23,6 +24,7 @@ from belay_invoices.workspace import VARIABLE, Workspace, make_workspace, open_d
 
 Approve: TypeAlias = Literal["ask", "all", "none"]
 
+_STDIN: Final = 0
 _MANY: Final = 100
 """Documents above which steps take less time, and workers execute more runs at once."""
 _WORKERS: Final = 2
@@ -43,8 +45,6 @@ class Options:
     approve: Approve
     kill: bool
     by: str
-    keyboard: int | None
-    """The file of a terminal where somebody can be asked."""
     step_ms: int | None
 
     def step_ms_for(self, documents: int) -> int:
@@ -56,8 +56,16 @@ class Options:
         return 240 if documents <= _MANY else 120
 
 
-async def run_demo(options: Options, screen: Screen) -> tuple[Workspace, Report] | None:
-    """Everything that ``belay demo`` does up to its report; None where it was interrupted."""
+def demonstrate(options: Options, stream: TextIO) -> Report | None:
+    """Everything that ``belay demo`` does, and its report; None where it was interrupted. People read the stream."""
+    screen = Screen(stream)
+    try:
+        return asyncio.run(_demonstrate(options, screen))
+    finally:
+        screen.close()
+
+
+async def _demonstrate(options: Options, screen: Screen) -> Report | None:
     inbox = read_inbox(samples() if options.inbox is None else options.inbox)
     workspace = make_workspace(options.database)
     try:
@@ -65,7 +73,9 @@ async def run_demo(options: Options, screen: Screen) -> tuple[Workspace, Report]
             raise InvalidInput("database", "with --kill it must be one that several processes can open")
         async with open_database(workspace.url) as stores:
             report = await _run(options, screen, inbox, workspace, stores)
-        return None if report is None else (workspace, report)
+        if report is not None:
+            print_report(screen, workspace, report)
+        return report
     finally:
         with suppress(OSError):
             # Removed only if it is empty.
@@ -77,7 +87,7 @@ async def _run(options: Options, screen: Screen, inbox: Inbox, workspace: Worksp
     client = Client(stores)
     watch = RunWatch(client)
     killer = None
-    with _stop_signals() as stop, _keyboard(options) as keyboard:
+    with _stop_signals() as stop, _keyboard(screen) as keyboard:
         _print_start(screen, inbox, workspace)
         step_ms = options.step_ms_for(len(inbox.documents))
         tasks = await asyncio.to_thread(
@@ -241,8 +251,9 @@ def _approver(options: Options, client: Client, keyboard: Keyboard | None, scree
     return AskAtTerminal(client, keyboard, screen, options.by)
 
 
-def _keyboard(options: Options) -> Keyboard | nullcontext[None]:
-    return nullcontext() if options.keyboard is None else Keyboard(options.keyboard)
+def _keyboard(screen: Screen) -> Keyboard | nullcontext[None]:
+    """The keyboard of the person who reads the screen, where there is one."""
+    return Keyboard(_STDIN) if screen.is_terminal and os.isatty(_STDIN) else nullcontext()
 
 
 @contextmanager
