@@ -57,5 +57,13 @@ def test_belay_knows_no_example():
     assert [str(path.relative_to(ROOT)) for path in files if word.search(path.read_text())] == []
 
 
+def test_the_readme_of_the_invoices_says_what_each_module_holds():
+    text = (EXAMPLES / "invoices" / "README.md").read_text()
+    modules = {path.name for path in (EXAMPLES / "invoices" / "belay_invoices").glob("*.py")} - {"__init__.py"}
+    assert {
+        name for row in re.findall(r"^\| (`.*) \|", text, re.MULTILINE) for name in re.findall(r"\w+\.py", row)
+    } == modules
+
+
 def test_the_workflow_of_the_invoices_is_read_in_one_go():
     assert len((EXAMPLES / "invoices" / "belay_invoices" / "workflow.py").read_text().splitlines()) < 150

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)\s]*)?\)")
 CODE = re.compile(r"`([^`\n]+)`")
-FILE = re.compile(r"(?:belay_\w+|tests|docs|requirements)/[\w./-]*")
+FILE = re.compile(r"(?:belay_\w+|tests|docs|examples|requirements)/[\w./-]*")
 COMMAND = re.compile(r"`make ([a-z-]+)[^`]*`|^\$ make ([a-z-]+)", re.MULTILINE)
 
 

@@ -15,9 +15,9 @@ _PRECISION = 100
 
 
 def check(invoice: Invoice) -> list[Finding]:
-    """What a person should look at; empty where nothing speaks against paying.
+    """What a person should look at; empty where there is no objection to paying.
 
-    What is checked is what a payment hangs on: that the fields are there, that the sums and the VAT add up as
+    What is checked is what a payment depends on: that the fields are there, that the sums and the VAT add up as
     EN 16931 says, with that standard's own tolerances, dates and currencies. Addresses, routing and the codes of
     units are not checked. Where the document follows another rule book (``Profile``), terms that only EN 16931
     demands may be missing.
@@ -249,11 +249,11 @@ def _net(totals: Totals) -> Decimal:
 def _compare(invoice: Invoice, rule: _Sum, expected: Decimal, found: Decimal | None) -> Iterable[Finding]:
     if expected == found:
         return
-    stands = "is missing" if found is None else f"is {amount_text(found, invoice.currency)}"
+    problem = "is missing" if found is None else f"is {amount_text(found, invoice.currency)}"
     yield Finding(
         rule.code,
         rule.term,
-        f"{rule.name} ({rule.term}) {stands}, and should be {amount_text(expected, invoice.currency)}: {rule.basis}.",
+        f"{rule.name} ({rule.term}) {problem}, and should be {amount_text(expected, invoice.currency)}: {rule.basis}.",
         expected=expected,
         found=found,
     )

@@ -74,7 +74,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the ledger itself says about how often things were posted."""
+    """What was posted how often, as the ledger has it."""
 
     postings: int
     posted_twice: tuple[str, ...]

@@ -85,6 +85,6 @@ def to_whole(amount: Decimal) -> Decimal:
 
 
 def has_more_decimals(amount: Decimal, decimals: int) -> bool:
-    """Whether digits other than zero stand behind that many decimals."""
+    """Whether digits other than zero follow after that many decimals."""
     scaled = amount.scaleb(decimals)
     return scaled != scaled.to_integral_value(ROUND_FLOOR)

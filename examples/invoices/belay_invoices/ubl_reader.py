@@ -19,7 +19,9 @@ from belay_invoices.ubl_xml import (
     Node,
     Term,
     by_root,
+    calendar_date,
     currency_code,
+    decimal,
     parse,
 )
 
@@ -116,19 +118,15 @@ def _read(document: Node, data: bytes) -> Invoice:
     type_code = document.text("cbc:InvoiceTypeCode") or document.text("cbc:CreditNoteTypeCode")
     is_credit_document = document.element.tag == CREDIT_NOTE
     is_credit_by_code = not is_credit_document and type_code in _CREDIT_CODES
-    currency = currency_code(
-        document.required("cbc:DocumentCurrencyCode", _CURRENCY),
-        _CURRENCY,
-        f"{document.path}/cbc:DocumentCurrencyCode",
-    )
-    tax_currency = _optional_currency(document)
+    currency = document.required_value(currency_code, "cbc:DocumentCurrencyCode", _CURRENCY)
+    tax_currency = document.value(currency_code, "cbc:TaxCurrencyCode", _TAX_CURRENCY)
     taxes = read_taxes(document, currency, tax_currency)
     return Invoice(
         kind=Kind.CREDIT_NOTE if is_credit_document or is_credit_by_code else Kind.INVOICE,
         profile=profile,
         number=_identifier(document.required("cbc:ID", _NUMBER), _NUMBER),
         type_code=_short(type_code),
-        issue_date=_issue_date(document),
+        issue_date=document.required_value(calendar_date, "cbc:IssueDate", _ISSUED),
         due_date=_due_date(document),
         currency=currency,
         tax_currency=tax_currency,
@@ -166,25 +164,10 @@ def _identifier(text: str, term: Term) -> str:
     return visible(text)
 
 
-def _optional_currency(document: Node) -> str | None:
-    found = document.text("cbc:TaxCurrencyCode")
-    if found is None:
-        return None
-    return currency_code(found, _TAX_CURRENCY, f"{document.path}/cbc:TaxCurrencyCode")
-
-
-def _issue_date(document: Node) -> date:
-    document.required("cbc:IssueDate", _ISSUED)
-    found = document.day("cbc:IssueDate", _ISSUED)
-    if found is None:
-        raise UnreadableInvoice("missing_field", f"{_ISSUED} is missing at {document.path}/cbc:IssueDate")
-    return found
-
-
 def _due_date(document: Node) -> date | None:
     """BT-9: of the document, or of the payment means where a credit note has it; the first of several."""
     for path in ("cbc:DueDate", "cac:PaymentMeans/cbc:PaymentDueDate", "cac:PaymentTerms/cbc:PaymentDueDate"):
-        found = document.day(path, _DUE)
+        found = document.value(calendar_date, path, _DUE)
         if found is not None:
             return found
     return None
@@ -223,12 +206,11 @@ def _vat_id(party: Node) -> str | None:
 def _totals(document: Node, taxes: Taxes, profile: Profile) -> Totals:
     path = "cac:LegalMonetaryTotal"
     found = document.first(path)
-    payable = None if found is None else found.number("cbc:PayableAmount", _PAYABLE)
-    if found is None or payable is None:
+    if found is None:
         raise UnreadableInvoice("missing_field", f"{_PAYABLE} is missing at {document.path}/{path}/cbc:PayableAmount")
     amounts = {name: found.number(field, term) for name, (field, term) in _TOTALS.items()}
     return Totals(
-        payable=payable,
+        payable=found.required_value(decimal, "cbc:PayableAmount", _PAYABLE),
         vat=taxes.total,
         vat_accounting=taxes.accounting_total,
         third_party=_third_party_payments(document) if profile is Profile.EXTENSION else None,

@@ -1,4 +1,4 @@
-"""Reading VAT: categories and rates wherever they stand, totals, and the breakdown."""
+"""The VAT of a UBL document, and the sums of its lines, allowances and charges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from belay_invoices.invoice import LineDifference, Lines, TaxedGroup, UnreadableInvoice, VatLine
 from belay_invoices.text import one_line
-from belay_invoices.ubl_xml import Node, Term
+from belay_invoices.ubl_xml import Node, Term, decimal
 
 TaxKey: TypeAlias = tuple[str | None, Decimal | None]
 """A VAT category code and a rate in per cent."""
@@ -40,8 +40,8 @@ class Taxes:
 def read_taxes(document: Node, currency: str, tax_currency: str | None) -> Taxes:
     """What the document's tax totals say.
 
-    A total in the accounting currency stands beside the one in the document's currency; only the latter counts,
-    and only its breakdown is read.
+    There may be a second total in the accounting currency; only the one in the document's currency counts, and only its
+    breakdown is read.
     """
     totals: list[Decimal] = []
     accounting: Decimal | None = None
@@ -94,7 +94,7 @@ def _breakdown(total: Node) -> Iterator[VatLine]:
 def _subtotal_key(subtotal: Node, rate: Term) -> TaxKey:
     category = _vat_among(subtotal.each("cac:TaxCategory"))
     percent = None if category is None else category.number("cbc:Percent", rate)
-    # UBL 2.0 had the rate beside the category.
+    # UBL 2.0 had the rate next to the category.
     return _code(category), subtotal.number("cbc:Percent", rate) if percent is None else percent
 
 
@@ -201,9 +201,7 @@ def document_lines(document: Node) -> Iterator[Node]:
 
 
 def _add_line(sums: _Sums, line: Node) -> None:
-    net = line.number("cbc:LineExtensionAmount", _NET)
-    if net is None:
-        raise UnreadableInvoice("missing_field", f"{_NET} is missing at {line.path}/cbc:LineExtensionAmount")
+    net = line.required_value(decimal, "cbc:LineExtensionAmount", _NET)
     sums.count += 1
     sums.net += net
     key = line_category(line)
@@ -243,11 +241,7 @@ def _expected_net(line: Node) -> Decimal:
 
 def _add_allowance(sums: _Sums, allowance: Node) -> None:
     charge = is_charge(allowance)
-    amount = allowance.number("cbc:Amount", _CHARGE if charge else _ALLOWANCE)
-    if amount is None:
-        raise UnreadableInvoice(
-            "missing_field", f"{_CHARGE if charge else _ALLOWANCE} is missing at {allowance.path}/cbc:Amount"
-        )
+    amount = allowance.required_value(decimal, "cbc:Amount", _CHARGE if charge else _ALLOWANCE)
     group = sums.group(allowance_category(allowance))
     if charge:
         sums.charges += amount

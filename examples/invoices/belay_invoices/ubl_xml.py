@@ -1,19 +1,24 @@
-"""Telling what a file is when it is no UBL invoice; every name here is ours, never the file's."""
+"""From bytes to an XML tree with the attacks on parsers refused, and the fields of a UBL document by path.
+
+What a file is when it is no UBL invoice is named in words of this module, never in those of the file.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final
-from xml.etree.ElementTree import Element, TreeBuilder  # the tree alone: defusedxml does the parsing
+from typing import Final, TypeAlias, TypeVar
+from xml.etree.ElementTree import Element, TreeBuilder  # only the tree: defusedxml does the parsing
 from xml.parsers.expat import ErrorString
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
 from belay_invoices.invoice import UnreadableInvoice
+
+T = TypeVar("T")
 
 UBL: Final = "urn:oasis:names:specification:ubl:schema:xsd:"
 INVOICE: Final = f"{{{UBL}Invoice-2}}Invoice"
@@ -124,8 +129,8 @@ _SINGLE_BYTE = re.compile(r"utf-?8|us-ascii|ascii|latin-?1|iso[-_]?8859-?\d{1,2}
 _SIXTEEN_BIT = re.compile(r"utf-?16(le|be)?|ucs-?2|unicode")
 
 
-class _TooMuch(Exception):
-    """The document passes a limit; the argument says which."""
+class _TooLarge(Exception):
+    """The document exceeds a limit; the argument names it."""
 
 
 class _BoundedTree(TreeBuilder):
@@ -140,9 +145,9 @@ class _BoundedTree(TreeBuilder):
         self._depth += 1
         self._nodes += 1 + len(attrs)
         if self._depth > MAXIMUM_DEPTH:
-            raise _TooMuch(f"elements lie more than {MAXIMUM_DEPTH} deep")
+            raise _TooLarge(f"elements lie more than {MAXIMUM_DEPTH} deep")
         if self._nodes > MAXIMUM_NODES:
-            raise _TooMuch(f"there are more than {MAXIMUM_NODES} elements and attributes")
+            raise _TooLarge(f"there are more than {MAXIMUM_NODES} elements and attributes")
         return super().start(tag, attrs)
 
     def end(self, tag: str, /) -> Element:
@@ -176,7 +181,7 @@ def _parse(data: bytes) -> Element:
         raise UnreadableInvoice(
             "hostile_xml", "the XML has a document type declaration or entities, which no UBL invoice has"
         ) from None
-    except _TooMuch as excess:
+    except _TooLarge as excess:
         raise UnreadableInvoice("too_large", f"{excess}") from None
     except ParseError as error:
         raise UnreadableInvoice("not_xml", _where(error)) from None
@@ -194,7 +199,7 @@ def _feed(parser: DefusedXMLParser, data: bytes) -> None:
     for start in range(0, len(data), _PIECE):
         parser.feed(data[start : start + _PIECE])
         if start + _PIECE - parser.parser.CurrentByteIndex > MAXIMUM_TAG:
-            raise _TooMuch(f"one tag or comment is longer than {MAXIMUM_TAG} bytes")
+            raise _TooLarge(f"one tag or comment is longer than {MAXIMUM_TAG} bytes")
 
 
 def _where(error: ParseError) -> str:
@@ -252,6 +257,10 @@ class Term:
         return f"{self.name} ({self.number})"
 
 
+Reader: TypeAlias = Callable[[str, Term, str], T]
+"""Makes a value of a text; the term and the path are for the error where that cannot be done."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An element, and the path by which it was reached."""
@@ -283,15 +292,18 @@ class Node:
             raise UnreadableInvoice("missing_field", f"{term} is missing at {self.path}/{path}")
         return found
 
+    def value(self, read: Reader[T], path: str, term: Term) -> T | None:
+        """The value that ``read`` makes of the text at this path below; None where there is none."""
+        found = self.text(path)
+        return None if found is None else read(found, term, f"{self.path}/{path}")
+
+    def required_value(self, read: Reader[T], path: str, term: Term) -> T:
+        """As ``value``, and an error where there is none."""
+        return read(self.required(path, term), term, f"{self.path}/{path}")
+
     def number(self, path: str, term: Term) -> Decimal | None:
         """The number at this path below; None where there is none."""
-        found = self.text(path)
-        return None if found is None else decimal(found, term, f"{self.path}/{path}")
-
-    def day(self, path: str, term: Term) -> date | None:
-        """The calendar date at this path below; None where there is none."""
-        found = self.text(path)
-        return None if found is None else calendar_date(found, term, f"{self.path}/{path}")
+        return self.value(decimal, path, term)
 
     def currency_of(self, path: str) -> str | None:
         """The currency of the amount at this path below; None where it names none or there is none."""
