@@ -9,7 +9,7 @@ from belay_core import limits
 from belay_core.errors import WriterError
 from belay_core.ids import IdSource
 from belay_core.moments import Clock, Millis
-from belay_core.stores.absent_beside import (
+from belay_core.stores.absent import (
     AbsentChanges,
     AbsentJournal,
     AbsentRetention,

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from typing_extensions import override
 
 from belay_core.errors import WriterError
-from belay_core.stores.absent_beside import AbsentJournal, AbsentWaitingStore
+from belay_core.stores.absent import AbsentJournal, AbsentWaitingStore
 from belay_core.stores.attempt_store import AttemptStore
 from belay_core.stores.journal import Journal
 from belay_core.stores.run_store import RunStore

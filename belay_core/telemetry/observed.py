@@ -13,16 +13,19 @@ from belay_core.stores.journal import Journal
 from belay_core.stores.retention import Retention
 from belay_core.stores.snapshots import Snapshots
 from belay_core.stores.waiting_store import WaitingStore
-from belay_core.telemetry.attempt_store import ObservedAttemptStore
-from belay_core.telemetry.changes import ObservedChanges
-from belay_core.telemetry.engine_store import ObservedEngineStore
 from belay_core.telemetry.instruments import Instruments, instruments
-from belay_core.telemetry.journal import ObservedJournal
-from belay_core.telemetry.retention import ObservedRetention
-from belay_core.telemetry.run_store import ObservedRunStore
-from belay_core.telemetry.snapshots import ObservedSnapshots
-from belay_core.telemetry.waiting_store import ObservedWaitingStore
-from belay_core.telemetry.writer import ObservedWriter
+from belay_core.telemetry.stores import (
+    Observed,
+    ObservedAttemptStore,
+    ObservedChanges,
+    ObservedEngineStore,
+    ObservedJournal,
+    ObservedRetention,
+    ObservedRunStore,
+    ObservedSnapshots,
+    ObservedWaitingStore,
+    ObservedWriter,
+)
 
 
 def observed(
@@ -44,18 +47,16 @@ def observed(
         inside = observed(stores.within(connection), tracer_provider=tracer_provider, meter_provider=meter_provider)
         # An engine of few commands passes for one that is not there.
         few = inside.engine
-        watched = few if isinstance(few, ObservedEngineStore) else ObservedEngineStore(few, tools)
+        watched = few if isinstance(few, Observed) else ObservedEngineStore(few, tools)
         return replace(inside, engine=watched)
 
     return replace(
         stores,
         joins=None if joins is None else joined,
-        runs=runs if isinstance(runs, ObservedRunStore) else ObservedRunStore(runs, tools),
-        attempts=attempts if isinstance(attempts, ObservedAttemptStore) else ObservedAttemptStore(attempts, tools),
-        engine=engine
-        if isinstance(engine, ObservedEngineStore | AbsentEngineStore)
-        else ObservedEngineStore(engine, tools),
-        writer=writer if isinstance(writer, ObservedWriter) else ObservedWriter(writer, tools),
+        runs=runs if isinstance(runs, Observed) else ObservedRunStore(runs, tools),
+        attempts=attempts if isinstance(attempts, Observed) else ObservedAttemptStore(attempts, tools),
+        engine=engine if isinstance(engine, Observed | AbsentEngineStore) else ObservedEngineStore(engine, tools),
+        writer=writer if isinstance(writer, Observed) else ObservedWriter(writer, tools),
         **_beside(stores, tools),
     )
 
@@ -74,9 +75,9 @@ def _beside(stores: Stores, tools: Instruments) -> _Beside:
     waiting, journal, changes = stores.waiting, stores.journal, stores.changes
     retention, snapshots = stores.retention, stores.snapshots
     return {
-        "waiting": waiting if isinstance(waiting, ObservedWaitingStore) else ObservedWaitingStore(waiting, tools),
-        "journal": journal if isinstance(journal, ObservedJournal) else ObservedJournal(journal, tools),
-        "changes": changes if isinstance(changes, ObservedChanges) else ObservedChanges(changes, tools),
-        "retention": retention if isinstance(retention, ObservedRetention) else ObservedRetention(retention, tools),
-        "snapshots": snapshots if isinstance(snapshots, ObservedSnapshots) else ObservedSnapshots(snapshots, tools),
+        "waiting": waiting if isinstance(waiting, Observed) else ObservedWaitingStore(waiting, tools),
+        "journal": journal if isinstance(journal, Observed) else ObservedJournal(journal, tools),
+        "changes": changes if isinstance(changes, Observed) else ObservedChanges(changes, tools),
+        "retention": retention if isinstance(retention, Observed) else ObservedRetention(retention, tools),
+        "snapshots": snapshots if isinstance(snapshots, Observed) else ObservedSnapshots(snapshots, tools),
     }

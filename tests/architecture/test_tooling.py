@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("belay_core", "belay_drivers", "belay_testing")
-LINES_A_MODULE = 300
+LINES_A_MODULE = 500
 LINES_A_FUNCTION = 40
 READ = {".cfg", ".in", ".ini", ".md", ".py", ".sh", ".sql", ".toml", ".txt", ".yaml", ".yml"}
 ALSO_READ = {"Makefile", "run", ".gitignore", ".editorconfig"}
@@ -48,7 +48,7 @@ def places(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-def test_a_module_has_at_most_300_lines():
+def test_a_module_has_at_most_500_lines():
     sizes = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules()}
     assert sizes, "no module found"
     assert {path: size for path, size in sizes.items() if size > LINES_A_MODULE} == {}
