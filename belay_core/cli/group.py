@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from belay_core.cli.failing import USAGE
-from belay_core.cli.printing import complain
+from belay_core.cli.error_report import USAGE
+from belay_core.cli.output import complain
 
 _OURS: Final = "belay_core.cli.commands"
 

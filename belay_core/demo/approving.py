@@ -11,9 +11,9 @@ from belay_core.demo.conversation import Approve, Conversation, Decision, Reject
 from belay_core.demo.keyboard import Keyboard
 from belay_core.demo.screen import Screen
 from belay_core.errors import ValueRefused
-from belay_core.outcomes.engine import AlreadyDecided, Decided, DecideOutcome
 from belay_core.records.workflow_run import ApprovalRecord, RunSummary
-from belay_core.workflows.values import codec_for
+from belay_core.stores.approvals import AlreadyDecided, Decided, DecideOutcome
+from belay_core.values.codecs import codec_for
 
 BY_ITSELF: Final = "demo"
 """The name under which ``--approve all`` decides."""

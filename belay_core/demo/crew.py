@@ -14,7 +14,7 @@ from typing import Final
 
 from belay_core.demo.places import VARIABLE
 from belay_core.demo.workflow import WORKFLOWS
-from belay_core.stores.opening import open_stores
+from belay_core.stores.drivers import open_stores
 from belay_core.worker import Worker
 
 GRACE: Final = timedelta(seconds=5)

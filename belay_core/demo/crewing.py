@@ -7,9 +7,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from belay_core.clock import Clock
 from belay_core.demo.places import Places, environment
 from belay_core.errors import BelayError
-from belay_core.moments import Clock
 
 _GIVEN_TO_LEAVE: Final = 10.0
 _LOOK: Final = 0.005

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from belay_core.client import Client
+from belay_core.clock import Clock
 from belay_core.demo.crewing import Crew
 from belay_core.demo.watching import Watch, step_under_way
-from belay_core.moments import Clock
 from belay_core.records.workflow_run import RunSummary
 
 AT_LEAST: Final = 3

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from belay_core.errors import BelayError, DatabaseError, DriverNotFound, InvalidInput, SchemaMismatch
 from belay_core.stores.bundle import Stores
-from belay_core.stores.opening import find_migrations, open_stores
+from belay_core.stores.drivers import find_migrations, open_stores
 
 VARIABLE: Final = "BELAY_DATABASE"
 """What belay's commands, and the workers of the demo, read the database's URL from."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from belay_core.client.explaining import shown_state
-from belay_core.commands import RunHistory
+from belay_core.client.explanation import shown_state
 from belay_core.demo import ledger
 from belay_core.demo.booking import Task, path_of
 from belay_core.demo.currencies import from_minor_units
@@ -16,6 +15,7 @@ from belay_core.demo.money import shown
 from belay_core.demo.workflow import ledger_key, read
 from belay_core.engine.failures import read_failure
 from belay_core.errors import ValueRefused
+from belay_core.records.commands import RunHistory
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from belay_core.client import Client
+from belay_core.clock import SystemClock
 from belay_core.demo.approving import Approver, AtTheTerminal, Everything, Nobody
 from belay_core.demo.crew import GRACE
 from belay_core.demo.crewing import Crew
@@ -23,7 +24,6 @@ from belay_core.demo.telling import tell_interrupted, tell_places
 from belay_core.demo.watching import Watch
 from belay_core.demo.workflow import WORKFLOWS
 from belay_core.errors import InvalidInput
-from belay_core.moments import SystemClock
 from belay_core.stores.bundle import Stores
 from belay_core.worker import Worker
 

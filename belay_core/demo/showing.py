@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from belay_core.client import Client
-from belay_core.client.explaining import shown_state
+from belay_core.client.explanation import shown_state
+from belay_core.clock import Clock
 from belay_core.demo.approving import Approver
 from belay_core.demo.booking import Task
 from belay_core.demo.crewing import Crew
@@ -14,7 +15,6 @@ from belay_core.demo.screen import Screen
 from belay_core.demo.watching import Watch, rests, waits_for_approval
 from belay_core.demo.workflow import accounts_payable
 from belay_core.errors import StoreError
-from belay_core.moments import Clock
 from belay_core.records.workflow_run import RunSummary
 
 _TURN: Final = 0.025

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from belay_core.client import Client
-from belay_core.commands import RunHistory
 from belay_core.demo.workflow import NAME, POST, STEPS
+from belay_core.records.commands import RunHistory
 from belay_core.records.run import RunStatus, is_terminal_run_status
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import RunSummary

@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import replace
 from typing import Final, assert_never
 
+from belay_core.clock import SystemClock
 from belay_core.demo import ledger
 from belay_core.demo.booking import Booking, Task, booking_for, entry_of, objection, path_of
 from belay_core.demo.checking import check
@@ -16,11 +17,10 @@ from belay_core.demo.invoice import Finding, Invoice
 from belay_core.demo.reading import read_invoice
 from belay_core.demo.rules import Assignment, assign
 from belay_core.demo.text import one_line
-from belay_core.moments import SystemClock
-from belay_core.workflows.answers import Approved, NotNeeded, Rejected
 from belay_core.workflows.context import Context
-from belay_core.workflows.current import current_step
-from belay_core.workflows.imperative import workflow
+from belay_core.workflows.current_step import current_step
+from belay_core.workflows.function_form import workflow
+from belay_core.workflows.gate_answers import Approved, NotNeeded, Rejected
 from belay_core.workflows.step import step
 
 NAME: Final = "accounts-payable"

@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 from typing_extensions import override
 
 from belay_core.errors import (
+    ApprovalStoreError,
     AttemptStoreError,
     ChangesError,
-    EngineStoreError,
     InvalidInput,
     JournalError,
     RetentionError,
@@ -22,15 +22,15 @@ from belay_core.errors import (
     StoreError,
     WaitingStoreError,
 )
-from belay_core.outcomes.runs import ClaimLost, NotFound
-from belay_core.stores.attempt_store import AttemptStore
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptContract, AttemptStore
 from belay_core.stores.changes import Changes
-from belay_core.stores.engine_store import EngineStore
 from belay_core.stores.journal import Journal
 from belay_core.stores.retention import Retention
-from belay_core.stores.run_store import RunStore
+from belay_core.stores.run_contract import ClaimLost, NotFound, RunContract
+from belay_core.stores.runs import RunStore
 from belay_core.stores.snapshots import Snapshots
-from belay_core.stores.waiting_store import WaitingStore
+from belay_core.stores.waiting import WaitingStore
 
 Overrides: TypeAlias = Mapping[str, Callable[..., Awaitable[Any]]]
 """Operations by their names."""
@@ -80,6 +80,29 @@ def _operation(
     return operation
 
 
+class _ContractAlone:
+    """Does the contract's operations by the store it is made with."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def make_with(self, options: object) -> Self:
+        return type(self)(self.store.make_with(options))
+
+
+def _forwarding(contract: Any) -> type[_ContractAlone]:
+    def forward(name: str) -> Callable[..., Awaitable[object]]:
+        async def operation(self: _ContractAlone, *given: object, **named: object) -> object:
+            answer: object = await getattr(self.store, name)(*given, **named)
+            return answer
+
+        operation.__name__ = name
+        return operation
+
+    names = (name for name in contract.__abstractmethods__ if name != "make_with")
+    return type(f"{contract.__name__}Alone", (_ContractAlone,), {name: forward(name) for name in names})
+
+
 class _AnyOptions(Absence):
     def make_with(self, *_given: object, **_named: object) -> Self:
         return self
@@ -102,8 +125,10 @@ AbsentAttemptStore = _absent(
     AttemptStore, AttemptStoreError, "unknown", "the store is unavailable in this environment", base=_AnyOptions
 )
 """No attempts, under whatever options."""
-AbsentEngineStore = _absent(EngineStore, EngineStoreError, "persistence_failed", "no engine store in this environment")
-"""No engine: a driver that keeps the contract alone. A ``Worker`` refuses it."""
+AbsentApprovalStore = _absent(
+    ApprovalStore, ApprovalStoreError, "persistence_failed", "no approval store in this environment"
+)
+"""No approvals: a driver that keeps the contract alone. A ``Worker`` refuses it."""
 AbsentWaitingStore = _absent(
     WaitingStore, WaitingStoreError, "persistence_failed", "no waiting store in this environment"
 )
@@ -122,3 +147,21 @@ class AbsentSnapshots(Absence, Snapshots):
     @override
     def open(self) -> NoReturn:
         raise StoreAbsent("snapshots: these stores have none")
+
+
+contract_runs: Final[Callable[[RunContract], RunStore]] = _absent(
+    RunStore,
+    RunStoreError,
+    "persistence_failed",
+    "this driver keeps the contract's part alone",
+    base=_forwarding(RunContract),
+)
+"""A run store of a driver that has the contract's part alone: the engine's operations raise."""
+contract_attempts: Final[Callable[[AttemptContract], AttemptStore]] = _absent(
+    AttemptStore,
+    AttemptStoreError,
+    "persistence_failed",
+    "this driver keeps the contract's part alone",
+    base=_forwarding(AttemptContract),
+)
+"""The same for attempts."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from belay_core import Client
-from belay_core.client.explaining import shown_state
+from belay_core.client.explanation import shown_state
 from belay_core.demo.crewing import Crew
 from belay_core.demo.filing import filed_name
 from belay_core.demo.inbox import look_into, samples, tasks_for

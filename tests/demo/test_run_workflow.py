@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from belay_core import RunFailed, RunHandle, Worker
-from belay_core.client.explaining import shown_state
+from belay_core.client.explanation import shown_state
 from belay_core.demo import ledger
 from belay_core.demo.booking import Booking, path_of, reasons_to_ask, uri_of
 from belay_core.demo.checking import check
@@ -19,8 +19,8 @@ from belay_core.demo.report import report_on
 from belay_core.demo.rules import needs_approval
 from belay_core.demo.unreadable import UnreadableInvoice
 from belay_core.demo.workflow import STEPS, WORKFLOWS, accounts_payable
-from belay_core.workflows.values import codec_for
-from belay_testing.drive import decide, drain
+from belay_core.values.codecs import codec_for
+from belay_testing.drive import decide, run_ready
 from tests.demo.demonstrating import large, small
 from tests.demo.ubl import Document
 
@@ -44,7 +44,7 @@ class Office:
         tasks = tasks_for(inbox, self.ledger, self.folder / "filed", batch="b", moment_ms=0)
         runs = [await self.worker.client.start(accounts_payable, task) for task in tasks]
         self.tasks.update({run.run_id: task for run, task in zip(runs, tasks, strict=True)})
-        await drain(self.worker)
+        await run_ready(self.worker)
         return runs
 
     async def subject(self, run: RunHandle[str]) -> Booking:
@@ -152,7 +152,7 @@ async def test_an_edit_that_is_no_booking_stops_the_run_for_review(office: Offic
     (asked,) = await office.worker.client.approvals(run)
     text = edit + asked.subject[1:] if edit.endswith(",") else edit
     await office.worker.client.decide(asked, "approved", by="ana", edited_text=text)
-    await drain(office.worker)
+    await run_ready(office.worker)
     assert await office.state(run) == "needs_review"
     assert ledger.postings(office.ledger) == ()
     assert (await office.report(run)).document()["stopped"] == 1
