@@ -7,10 +7,6 @@ if TYPE_CHECKING:
     from belay_core.client import Client as Client
     from belay_core.client import Explanation as Explanation
     from belay_core.client import RunHandle as RunHandle
-    from belay_core.commands import GiveUp as GiveUp
-    from belay_core.commands import Happened as Happened
-    from belay_core.commands import Retry as Retry
-    from belay_core.commands import RunHistory as RunHistory
     from belay_core.errors import BelayError as BelayError
     from belay_core.errors import DefinitionError as DefinitionError
     from belay_core.errors import DriverNotFound as DriverNotFound
@@ -23,8 +19,10 @@ if TYPE_CHECKING:
     from belay_core.errors import StepCancelled as StepCancelled
     from belay_core.errors import StepFailed as StepFailed
     from belay_core.errors import ValueRefused as ValueRefused
-    from belay_core.outcomes.engine import AlreadyDecided as AlreadyDecided
-    from belay_core.outcomes.engine import Decided as Decided
+    from belay_core.records.commands import GiveUp as GiveUp
+    from belay_core.records.commands import Happened as Happened
+    from belay_core.records.commands import Retry as Retry
+    from belay_core.records.commands import RunHistory as RunHistory
     from belay_core.records.run import RunStatus as RunStatus
     from belay_core.records.step_record import StepRecord as StepRecord
     from belay_core.records.step_record import StepState as StepState
@@ -33,23 +31,25 @@ if TYPE_CHECKING:
     from belay_core.stores import Stores as Stores
     from belay_core.stores import find_migrations as find_migrations
     from belay_core.stores import open_stores as open_stores
+    from belay_core.stores.approvals import AlreadyDecided as AlreadyDecided
+    from belay_core.stores.approvals import Decided as Decided
     from belay_core.worker import Worker as Worker
-    from belay_core.workflows.answers import Approved as Approved
-    from belay_core.workflows.answers import Lapsed as Lapsed
-    from belay_core.workflows.answers import NotNeeded as NotNeeded
-    from belay_core.workflows.answers import Rejected as Rejected
+    from belay_core.workflows.class_form import StepContext as StepContext
+    from belay_core.workflows.class_form import Workflow as Workflow
     from belay_core.workflows.context import Context as Context
-    from belay_core.workflows.current import current_step as current_step
-    from belay_core.workflows.declared import StepContext as StepContext
-    from belay_core.workflows.declared import Workflow as Workflow
+    from belay_core.workflows.current_step import current_step as current_step
+    from belay_core.workflows.function_form import workflow as workflow
     from belay_core.workflows.gate import gate as gate
-    from belay_core.workflows.imperative import workflow as workflow
+    from belay_core.workflows.gate_answers import Approved as Approved
+    from belay_core.workflows.gate_answers import Lapsed as Lapsed
+    from belay_core.workflows.gate_answers import NotNeeded as NotNeeded
+    from belay_core.workflows.gate_answers import Rejected as Rejected
     from belay_core.workflows.step import Step as Step
     from belay_core.workflows.step import step as step
 
 _HOMES = {
     "belay_core.client": ("Client", "Explanation", "RunHandle"),
-    "belay_core.commands": ("GiveUp", "Happened", "Retry", "RunHistory"),
+    "belay_core.records.commands": ("GiveUp", "Happened", "Retry", "RunHistory"),
     "belay_core.errors": (
         "BelayError",
         "DefinitionError",
@@ -64,18 +64,18 @@ _HOMES = {
         "StepFailed",
         "ValueRefused",
     ),
-    "belay_core.outcomes.engine": ("AlreadyDecided", "Decided"),
     "belay_core.records.run": ("RunStatus",),
     "belay_core.records.step_record": ("StepRecord", "StepState"),
     "belay_core.records.workflow_run": ("ApprovalRecord", "RunSummary"),
     "belay_core.stores": ("Stores", "find_migrations", "open_stores"),
+    "belay_core.stores.approvals": ("AlreadyDecided", "Decided"),
     "belay_core.worker": ("Worker",),
-    "belay_core.workflows.answers": ("Approved", "Lapsed", "NotNeeded", "Rejected"),
+    "belay_core.workflows.gate_answers": ("Approved", "Lapsed", "NotNeeded", "Rejected"),
     "belay_core.workflows.context": ("Context",),
-    "belay_core.workflows.current": ("current_step",),
-    "belay_core.workflows.declared": ("StepContext", "Workflow"),
+    "belay_core.workflows.current_step": ("current_step",),
+    "belay_core.workflows.class_form": ("StepContext", "Workflow"),
     "belay_core.workflows.gate": ("gate",),
-    "belay_core.workflows.imperative": ("workflow",),
+    "belay_core.workflows.function_form": ("workflow",),
     "belay_core.workflows.step": ("Step", "step"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,7 +5,7 @@ BelayError
 ├─ StoreError(code, method, detail, cause)
 │  ├─ RunStoreError       invalid_run · not_found_row · constraint · decode_failed · persistence_failed
 │  ├─ AttemptStoreError   invalid_attempt · constraint · decode_failed · persistence_failed · unknown
-│  ├─ EngineStoreError    constraint · decode_failed · persistence_failed
+│  ├─ ApprovalStoreError  constraint · decode_failed · persistence_failed
 │  ├─ WaitingStoreError · JournalError · ChangesError · RetentionError
 │  │                      invalid_run · constraint · decode_failed · persistence_failed
 │  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
@@ -31,8 +31,8 @@ RunStoreCode: TypeAlias = Literal["invalid_run", "not_found_row", "constraint", 
 """What can go wrong in a run store."""
 AttemptStoreCode: TypeAlias = Literal["invalid_attempt", "constraint", "decode_failed", "persistence_failed", "unknown"]
 """What can go wrong in an attempt store."""
-EngineStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
-"""What can go wrong in the engine's store."""
+ApprovalStoreCode: TypeAlias = Literal["constraint", "decode_failed", "persistence_failed"]
+"""What can go wrong in an approval store."""
 WaitingStoreCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
 """What can go wrong in a waiting store."""
 JournalCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed", "persistence_failed"]
@@ -98,10 +98,10 @@ class AttemptStoreError(StoreError):
     store = "AttemptStore"
 
 
-class EngineStoreError(StoreError):
-    """A defect met by EngineStore."""
+class ApprovalStoreError(StoreError):
+    """A defect met by ApprovalStore."""
 
-    store = "EngineStore"
+    store = "ApprovalStore"
 
 
 class WaitingStoreError(StoreError):

@@ -9,16 +9,16 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from belay_core.chance import Chance, SystemChance
 from belay_core.client import Client, observe
-from belay_core.engine.hosting import Host
+from belay_core.engine.dispatcher import Dispatcher
 from belay_core.engine.services import Services, Watchers
 from belay_core.engine.settings import Settings
 from belay_core.errors import InvalidTransitionError, StoreAbsent
-from belay_core.stores.absent import AbsentEngineStore
+from belay_core.jitter import Jitter, SystemJitter
+from belay_core.stores.absent import AbsentApprovalStore
 from belay_core.stores.bundle import Stores
-from belay_core.workflows.catalogue import Registrable, catalogue
 from belay_core.workflows.middleware import Middleware
+from belay_core.workflows.registry import Registrable, catalogue
 
 _DEFAULT = Settings()
 
@@ -45,10 +45,10 @@ class Worker:
         threads: int = _DEFAULT.threads,
         telemetry: bool = True,
         middleware: Sequence[Middleware] = (),
-        chance: Chance | None = None,
+        jitter: Jitter | None = None,
         background: bool = True,
     ) -> None:
-        if isinstance(stores.engine, AbsentEngineStore):
+        if isinstance(stores.approvals, AbsentApprovalStore):
             raise StoreAbsent("a worker needs stores with an engine, and this driver has none")
         patience = {} if background else {"linger": 0.0, "quiet": 0.0}
         settings = Settings(concurrency=concurrency, grace=grace, poll=poll, threads=threads, **patience)
@@ -56,8 +56,8 @@ class Worker:
         self.client = Client(stores, telemetry=telemetry, middleware=middleware)
         """A client over the same stores, for this process; it has no approver."""
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="belay-step")
-        services = Services(watched, settings, chance or SystemChance(), self._pool, Watchers(watchers))
-        self.host = Host(services, catalogue(definitions))
+        services = Services(watched, settings, jitter or SystemJitter(), self._pool, Watchers(watchers))
+        self.dispatcher = Dispatcher(services, catalogue(definitions))
         """What takes and drains runs; ``belay_testing.drive`` moves it by hand."""
         self._background = background
         self._entered = False
@@ -68,7 +68,7 @@ class Worker:
             raise InvalidTransitionError("a worker is entered once; make another one")
         self._entered = True
         if self._background:
-            self._working = asyncio.create_task(self.host.work_for_ever())
+            self._working = asyncio.create_task(self.dispatcher.work_for_ever())
         return self
 
     async def __aexit__(
@@ -78,12 +78,12 @@ class Worker:
 
     async def leave(self) -> None:
         """Let go of every run in hand; the worker takes none any more."""
-        self.host.leave()
+        self.dispatcher.leave()
         try:
             if self._working is not None:
                 await self._working
         finally:
-            self.host.drop()
+            self.dispatcher.drop()
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
@@ -96,7 +96,7 @@ class Worker:
 
         def signalled() -> None:
             if stop.is_set():
-                self.host.end_grace()
+                self.dispatcher.end_grace()
             stop.set()
 
         async with AsyncExitStack() as stack:

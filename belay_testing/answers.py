@@ -7,23 +7,38 @@ from functools import cache
 from types import UnionType
 from typing import Any, Final, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
-from belay_core.stores import Stores
+from belay_core.stores import AttemptContract, RunContract, Stores
+from belay_core.stores.attempts import AttemptCommands
+from belay_core.stores.runs import RunCommands
 
 Answer: TypeAlias = tuple[str, str]
 """An operation (``runs.claim``) and the class of an answer; for a yes or no, ``True`` or ``False``."""
 Answers: TypeAlias = set[Answer]
 """Answers that were seen; ``recording`` adds to it."""
 
-_OUTCOMES: Final = "belay_core.outcomes."
+_OUTCOMES: Final = "belay_core.stores."
 _MAKES_ANOTHER: Final = "make_with"
 
 
+_PARTS: Final[Mapping[str, type]] = {
+    "runs:contract": RunContract,
+    "runs:engine": RunCommands,
+    "attempts:contract": AttemptContract,
+    "attempts:engine": AttemptCommands,
+}
+"""The parts of the stores that a driver may have in part."""
+
+
 @cache
-def possible(store: str) -> frozenset[Answer]:
-    """Every answer of every operation of a store, named as in ``Stores``; records and None are no answers."""
+def possible(part: str) -> frozenset[Answer]:
+    """Every answer of every operation of a store, named as in ``Stores``, or of a part of it (``runs:contract``).
+
+    Records and None are no answers.
+    """
+    store, protocol = part.partition(":")[0], _PARTS.get(part)
     return frozenset(
         (f"{store}.{operation}", kind)
-        for operation, kinds in _operations(_protocol_of(store)).items()
+        for operation, kinds in _operations(protocol or _protocol_of(part)).items()
         for kind in kinds
     )
 

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from datetime import timedelta
 
-from belay_core.moments import Clock
+from belay_core.clock import Clock
 
 _START = 1_767_571_200_001.0
 """2026-01-05T00:00:00.001Z: one tick past the round number, so that a store that rounds is found out."""

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from belay_core.client import RunHandle
 from belay_core.errors import InvalidTransitionError
-from belay_core.outcomes.engine import Decided
+from belay_core.stores.approvals import Decided
 from belay_core.worker import Worker
 
 _ROUNDS = 1_000
 _LOOK = 0.01
 
 
-async def drain(worker: Worker) -> int:
+async def run_ready(worker: Worker) -> int:
     """Have the worker take and drain everything that is due, until nothing is; how many runs it took.
 
     Runs that wait are parked at once, however soon they would go on. Raises ``AssertionError`` where runs never come
@@ -20,8 +20,8 @@ async def drain(worker: Worker) -> int:
     """
     taken = 0
     for _ in range(_ROUNDS):
-        took = await worker.host.take()
-        await worker.host.finish_all()
+        took = await worker.dispatcher.take()
+        await worker.dispatcher.finish_all()
         taken += took
         if not took:
             return taken
@@ -33,10 +33,10 @@ async def vanish(worker: Worker) -> None:
 
     Its runs are free for others once their heartbeats are stale (30 seconds).
     """
-    ending = asyncio.ensure_future(worker.host.finish_all())
+    ending = asyncio.ensure_future(worker.dispatcher.finish_all())
     while not ending.done():
         # Again and again: a run that was just being taken begins after the first time.
-        worker.host.drop()
+        worker.dispatcher.drop()
         await asyncio.wait({ending}, timeout=_LOOK)
 
 
@@ -59,4 +59,4 @@ async def decide(
     except InvalidTransitionError as error:
         raise AssertionError(str(error)) from None
     assert isinstance(answer, Decided), f"the decision does not count: {type(answer).__name__}"  # noqa: S101
-    await drain(worker)
+    await run_ready(worker)

@@ -2,52 +2,61 @@
 
 A first run counts the calls when nothing happens; then the same run is made once for every call and every fault::
 
-    store = FaultStore(stores.engine, at=7, fault=error_after())
-    async with Worker(replace(stores, engine=store.store), [flow], telemetry=False, background=False) as worker:
+    faulty = FaultStores(stores, at=7, fault=error_after())
+    async with Worker(faulty.stores, [flow], telemetry=False, background=False) as worker:
         ...
-
-The same works for a ``RunStore`` and an ``AttemptStore``; ``over`` puts all stores of a bundle behind one count.
 """
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
+from belay_core.clock import Clock
 from belay_core.errors import (
+    ApprovalStoreError,
     AttemptStoreError,
     ChangesError,
-    EngineStoreError,
     JournalError,
     RetentionError,
     RunStoreError,
     StoreError,
     WaitingStoreError,
 )
-from belay_core.moments import Clock
 from belay_core.stores import Stores
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 Send: TypeAlias = Callable[[], Awaitable[Any]]
 """Sends the call."""
-Strike: TypeAlias = Callable[["FaultStore[Any]", str], Awaitable[object]]
+
+
+class FaultyStore(Protocol):
+    """The store that a fault happens to."""
+
+    @abstractmethod
+    def failure(self, method: str) -> StoreError:
+        """The error of a call that failed."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """The process is gone."""
+
+
+Strike: TypeAlias = Callable[[FaultyStore, str], Awaitable[object]]
 """What happens at a call: given the store and the name of the operation."""
 
-_ERRORS: tuple[tuple[str, type[StoreError]], ...] = (
-    ("acquire", EngineStoreError),
-    ("put", AttemptStoreError),
-    ("create", RunStoreError),
-    ("waiting_runs", WaitingStoreError),
-    ("append", JournalError),
-    ("changes_since", ChangesError),
-    ("delete", RetentionError),
-)
-"""The error of a store, known by an operation that no other store has."""
-_STORES = ("runs", "attempts", "engine", "waiting", "journal", "changes", "retention")
+_ERRORS: Final[Mapping[str, type[StoreError]]] = {
+    "runs": RunStoreError,
+    "attempts": AttemptStoreError,
+    "approvals": ApprovalStoreError,
+    "waiting": WaitingStoreError,
+    "journal": JournalError,
+    "changes": ChangesError,
+    "retention": RetentionError,
+}
+"""The stores of a bundle that faults happen to, and the error that each of them raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ def error_after() -> Fault:
 def hang(*, before: bool = True) -> Fault:
     """The call is never answered; it ends when it is cancelled."""
 
-    async def wait(_store: "FaultStore[Any]", _method: str) -> None:
+    async def wait(_store: FaultyStore, _method: str) -> None:
         await asyncio.get_running_loop().create_future()
 
     return Fault("hang", before=before, strike=wait)
@@ -86,7 +95,7 @@ def hang(*, before: bool = True) -> Fault:
 def delay(clock: Clock, seconds: float, *, before: bool = True) -> Fault:
     """The call, or its reply, is under way for so many seconds."""
 
-    async def wait(_store: "FaultStore[Any]", _method: str) -> None:
+    async def wait(_store: FaultyStore, _method: str) -> None:
         await clock.sleep(seconds)
 
     return Fault("delay", before=before, strike=wait)
@@ -110,19 +119,19 @@ def kill_after() -> Fault:
 def meanwhile(name: str, action: Callable[[], Awaitable[object]], *, before: bool) -> Fault:
     """Somebody else comes between: the action is complete before the call is sent, or before it is answered."""
 
-    async def act(_store: "FaultStore[Any]", _method: str) -> None:
+    async def act(_store: FaultyStore, _method: str) -> None:
         await action()
 
     return Fault(name, before=before, strike=act)
 
 
-async def _fail(store: "FaultStore[Any]", method: str) -> NoReturn:
-    raise store.error("persistence_failed", method, "a fault that was asked for")
+async def _fail(store: FaultyStore, method: str) -> NoReturn:
+    raise store.failure(method)
 
 
-async def _kill(store: "FaultStore[Any]", method: str) -> NoReturn:
+async def _kill(store: FaultyStore, method: str) -> NoReturn:
     store.end()
-    await _fail(store, method)
+    raise store.failure(method)
 
 
 class _Plan:
@@ -147,8 +156,8 @@ class _Plan:
         return self.fault if self.counted in self.struck_calls else None
 
 
-class FaultStore(Generic[S]):
-    """A store whose ``at``-th call, counted from 1, meets a fault; every other call goes through.
+class FaultStores:
+    """Stores whose ``at``-th call, counted from 1 over all of them, meets a fault; every other call goes through.
 
     With ``of`` (one name or several) only calls of these methods are counted, and with ``times`` so many in a row are
     struck. Once its process is gone (``end``), it sends nothing more and answers nothing more.
@@ -156,22 +165,19 @@ class FaultStore(Generic[S]):
 
     def __init__(
         self,
-        inner: S,
+        inner: Stores,
         *,
         at: int = 0,
         fault: Fault | None = None,
         of: str | Collection[str] | None = None,
         times: int = 1,
     ) -> None:
-        self._inner = inner
         self._plan = _Plan(fault, range(at, at + times), {of} if isinstance(of, str) else of)
-        self.error = next((kind for name, kind in _ERRORS if hasattr(inner, name)), StoreError)
-        """The error that this kind of store raises."""
-
-    @property
-    def store(self) -> S:
-        """This store, as whoever calls it sees it."""
-        return cast("S", self)
+        faulty: dict[str, Any] = {
+            name: _FaultStore(getattr(inner, name), self._plan, error) for name, error in _ERRORS.items()
+        }
+        self.stores = replace(inner, **faulty)
+        """The bundle, each of its stores behind the one count."""
 
     @property
     def calls(self) -> list[str]:
@@ -189,18 +195,29 @@ class FaultStore(Generic[S]):
         return self._plan.gone
 
     def end(self) -> None:
-        """The process is gone; whoever drives the worker has it drop what is in its memory (``drive.vanish``)."""
+        """The process is gone; the test has the worker drop what is in its memory (``drive.vanish``)."""
         self._plan.gone = True
-
-    def beside(self, inner: T) -> "FaultStore[T]":
-        """Another store of the same process: its calls are counted together with these, and meet the same fault."""
-        other = FaultStore(inner)
-        other._plan = self._plan
-        return other
 
     async def landed(self) -> None:
         """Come back when every call that was to be late has been executed."""
         await asyncio.gather(*self._plan.landing)
+
+
+class _FaultStore:
+    """One store of the bundle."""
+
+    def __init__(self, inner: Any, plan: _Plan, error: type[StoreError]) -> None:
+        self._inner = inner
+        self._plan = plan
+        self._error = error
+
+    def failure(self, method: str) -> StoreError:
+        """The error of a call that failed."""
+        return self._error("persistence_failed", method, "a fault that was asked for")
+
+    def end(self) -> None:
+        """The process is gone."""
+        self._plan.gone = True
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._inner, name)
@@ -211,7 +228,7 @@ class FaultStore(Generic[S]):
         return operation
 
     def _made(self, make: Callable[[Any], Any], options: object) -> Any:
-        return self.beside(make(options)).store
+        return _FaultStore(make(options), self._plan, self._error)
 
     def _faulty(self, method: str, operation: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def call(*given: Any, **named: Any) -> Any:
@@ -222,7 +239,7 @@ class FaultStore(Generic[S]):
     async def _through(self, method: str, send: Send) -> Any:
         plan = self._plan
         if plan.gone:
-            await _fail(self, method)
+            raise self.failure(method)
         fault = plan.meets(method)
         if fault is not None and fault.before:
             plan.struck = True
@@ -234,7 +251,7 @@ class FaultStore(Generic[S]):
             plan.struck = True
             await fault.strike(self, method)
         if plan.gone:
-            await _fail(self, method)
+            raise self.failure(method)
         return answer
 
     async def _send(self, method: str, send: Send) -> Any:
@@ -242,15 +259,9 @@ class FaultStore(Generic[S]):
         try:
             return await send()
         except Exception:
-            if self.gone:
-                await _fail(self, method)
+            if self._plan.gone:
+                raise self.failure(method) from None
             raise
-
-
-def over(stores: Stores, faulty: "FaultStore[Any]") -> Stores:
-    """The bundle with each of its stores behind the count of this one."""
-    behind: dict[str, Any] = {name: faulty.beside(getattr(stores, name)).store for name in _STORES}
-    return replace(stores, **behind)
 
 
 async def _land(lands: Callable[[], Awaitable[object]], send: Send) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from belay_core import Worker
 from belay_core.stores import Stores
-from belay_core.workflows.catalogue import Registrable
+from belay_core.workflows.registry import Registrable
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Stores]]
 """Opens stores, each time anew."""

@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from belay_core.clock import Clock
 from belay_core.ids import IdSource
-from belay_core.moments import Clock
 from belay_core.stores import Stores
 from belay_testing.answers import Answers, recording
 from belay_testing.clock import ManualClock

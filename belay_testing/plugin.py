@@ -15,15 +15,15 @@ import pytest
 
 if TYPE_CHECKING:
     from belay_testing.cancels.helper import Cancels
-    from belay_testing.chance import FixedChance
     from belay_testing.clock import ManualClock
     from belay_testing.crashes.helper import Crashes
     from belay_testing.handles import StoresHandle, WorkerFactory
     from belay_testing.ids import SequentialIds
+    from belay_testing.jitter import FixedJitter
     from belay_testing.postgres_server import PostgresServer
     from belay_testing.postgres_watchdog import Lifeline
 
-pytest_plugins = ["belay_testing.reporting"]
+pytest_plugins = ["belay_testing.report"]
 pytest.register_assert_rewrite("belay_testing.conformance")
 
 _HOME = "belay_postgres_home"
@@ -71,11 +71,11 @@ def belay_ids() -> "SequentialIds":
 
 
 @pytest.fixture
-def belay_chance() -> "FixedChance":
+def belay_jitter() -> "FixedJitter":
     """Luck that always draws the same."""
-    from belay_testing.chance import FixedChance
+    from belay_testing.jitter import FixedJitter
 
-    return FixedChance()
+    return FixedJitter()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ _WITHOUT_CLICK = "belay: click: is not installed; pip install 'belay-core[cli]'\
 def main() -> NoReturn:
     """The entry point of the command; ends the process with its exit code."""
     try:
-        from belay_core.cli.running import run
+        from belay_core.cli.invocation import run
     except ModuleNotFoundError as missing:
         if missing.name != "click":
             raise

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from belay_core.errors import DefinitionError, InvalidInput
-from belay_core.workflows.catalogue import Registrable, catalogue
 from belay_core.workflows.definition import Definition
+from belay_core.workflows.registry import Registrable, catalogue
 
 
 def find_app(where: str | None) -> Mapping[str, Definition[Any, Any]]:

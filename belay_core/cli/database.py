@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from belay_core.cli.failing import DatabaseUnavailable, ExtraMissing
+from belay_core.cli.error_report import DatabaseUnavailable, ExtraMissing
+from belay_core.clock import Millis, reading
 from belay_core.errors import BelayError, DatabaseError, DriverNotFound, InvalidInput
-from belay_core.moments import Millis, reading
 from belay_core.stores.bundle import Stores
-from belay_core.stores.opening import open_stores
+from belay_core.stores.drivers import open_stores
 
 if TYPE_CHECKING:
     from belay_core.client import Client
@@ -22,7 +22,7 @@ _EXTRAS: Final = {"sqlite": "sqlite", "postgresql": "postgres"}
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """An open database and a client over it."""
 
     client: "Client"
@@ -34,14 +34,14 @@ class Session:
         return reading(self.stores.clock)
 
 
-def with_client(url: str | None, work: Callable[[Session], Awaitable[int]], *, makes_file: bool = False) -> int:
+def with_client(url: str | None, work: Callable[[CommandSession], Awaitable[int]], *, makes_file: bool = False) -> int:
     """Do some work with a client over the database; the exit code is what the work gives back."""
 
     async def within() -> int:
         from belay_core.client import Client
 
         async with opened(url, makes_file=makes_file) as stores:
-            return await work(Session(Client(stores), stores))
+            return await work(CommandSession(Client(stores), stores))
 
     return asyncio.run(within())
 
@@ -57,13 +57,13 @@ async def opened(url: str | None, *, makes_file: bool = False) -> AsyncGenerator
     if not makes_file:
         require_file(address)
     async with AsyncExitStack() as stack:
-        async with told_plainly(address):
+        async with plain_errors(address):
             stores = await stack.enter_async_context(open_stores(address))
         yield stores
 
 
 @asynccontextmanager
-async def told_plainly(url: str) -> AsyncGenerator[None]:
+async def plain_errors(url: str) -> AsyncGenerator[None]:
     """Errors met inside, on the way to a connection, leave as ones that can be told."""
     before = set(threading.enumerate())
     try:

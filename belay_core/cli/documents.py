@@ -1,12 +1,12 @@
 """What is recorded, as the JSON documents that ``--json`` writes; moments are ISO 8601 in UTC."""
 
-from belay_core.admission import json
-from belay_core.cli.wording import moment
-from belay_core.client.explaining import Explanation, shown_state
-from belay_core.commands import RunHistory
+from belay_core.cli.time_text import moment
+from belay_core.client.explanation import Explanation, shown_state
 from belay_core.records.attempt import JsonValue
+from belay_core.records.commands import RunHistory
 from belay_core.records.step_record import StepRecord
-from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord, RunSummary, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunSummary, RunWait, WorkflowRun
+from belay_core.values import json
 
 
 def payload(text: str | None) -> JsonValue:
@@ -43,11 +43,11 @@ def run_document(run: RunSummary) -> dict[str, JsonValue]:
     }
 
 
-def _waiting_document(waiting: Waiting) -> dict[str, JsonValue]:
+def _waiting_document(waiting: RunWait) -> dict[str, JsonValue]:
     return {"reason": waiting.reason, "token": waiting.token, "wakes_at": moment(waiting.wake_at_ms)}
 
 
-def whole_run_document(run: RunRecord) -> dict[str, JsonValue]:
+def whole_run_document(run: WorkflowRun) -> dict[str, JsonValue]:
     """A run with its payloads."""
     payloads: dict[str, JsonValue] = {
         "input": payload(run.input),

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from belay_core.cli.failing import USAGE
-from belay_core.cli.printing import complain
+from belay_core.cli.error_report import USAGE
+from belay_core.cli.output import complain
 
 GROUP: Final = "belay.commands"
 """Entry points of other packages: the name of a command, and a click command in a module that is quick to load."""

@@ -3,25 +3,26 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from belay_core import commands
-from belay_core.client.admitting import admitted_json, admitted_limit, admitted_run, admitted_value
-from belay_core.client.explaining import Explanation, explain
+from belay_core.client.checks import admitted_json, admitted_limit, admitted_run, admitted_value
+from belay_core.client.explanation import Explanation, explain
 from belay_core.client.handle import RunHandle
-from belay_core.client.observing import observe
-from belay_core.client.starting import JoinedClient, Starting
-from belay_core.commands import RunHistory
+from belay_core.client.observation import observe
+from belay_core.client.starts import JoinedClient, Starting
+from belay_core.clock import reading
 from belay_core.engine.services import Watchers
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
 from belay_core.ids import RunId
-from belay_core.moments import reading
-from belay_core.outcomes.engine import Resolved
-from belay_core.outcomes.runs import NotFound
+from belay_core.records import commands
+from belay_core.records.commands import RunHistory
 from belay_core.records.run import RunStatus
-from belay_core.records.workflow_run import JournalEntry, RunRecord, RunSummary
+from belay_core.records.workflow_run import JournalEntry, RunSummary, WorkflowRun
 from belay_core.stores.bundle import Stores
+from belay_core.stores.journal import MOST_ENTRIES
+from belay_core.stores.run_contract import NotFound
+from belay_core.stores.runs import Resolved
+from belay_core.values.codecs import Untyped, codec_for
 from belay_core.workflows.middleware import Middleware
 from belay_core.workflows.names import admitted_name
-from belay_core.workflows.values import Untyped, codec_for
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -52,9 +53,9 @@ class Client(Starting):
         """
         return JoinedClient(self._stores, self._stores.within(connection), self.approver, self._watchers)
 
-    async def get(self, run: str | RunHandle[Any]) -> RunRecord:
+    async def get(self, run: str | RunHandle[Any]) -> WorkflowRun:
         """The run as it stands, with its payloads. Raises ``RunNotFoundError``."""
-        found = await self._stores.engine.find_run(admitted_run(run))
+        found = await self._stores.runs.find(admitted_run(run))
         if found is None:
             raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
         return found
@@ -86,7 +87,7 @@ class Client(Starting):
         )
         if command.before is not None:
             await self.get(command.before)
-        return await self._stores.engine.list_runs(command)
+        return await self._stores.runs.list(command)
 
     async def result(self, run: str | RunHandle[Out], *, of: Any = None) -> Any:
         """Wait for the end of a run, and give its result: typed by its handle or by ``of``, else plain JSON.
@@ -100,14 +101,17 @@ class Client(Starting):
 
     async def history(self, run: str | RunHandle[Any]) -> RunHistory:
         """The run with its attempts and approvals. Raises ``RunNotFoundError``."""
-        found = await self._stores.engine.history(commands.History((admitted_run(run),)))
+        found = await self._stores.attempts.history(commands.History((admitted_run(run),)))
         if not found:
             raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
         return found[0]
 
     async def journal(self, run: str | RunHandle[Any]) -> tuple[JournalEntry, ...]:
         """What happened to the run, in order; nothing for an unknown one."""
-        return await self._stores.engine.journal(admitted_run(run))
+        run_id, entries = admitted_run(run), list[JournalEntry]()
+        while page := await self._stores.journal.read(run_id, entries[-1].entry if entries else 0, MOST_ENTRIES):
+            entries += page
+        return tuple(entries)
 
     async def explain(self, run: str | RunHandle[Any]) -> Explanation:
         """Why the run stands where it stands, and what gets it going. Raises ``RunNotFoundError``."""
@@ -131,10 +135,10 @@ class Client(Starting):
         elif type(resolution) not in (commands.Retry, commands.GiveUp):
             raise InvalidInput("resolution", "must be Happened, Retry or GiveUp")
         command = commands.Resolve(admitted_run(run), resolution, self._identity(by), step_key)
-        answer = await self._stores.engine.resolve(command)
+        answer = await self._stores.runs.resolve(command)
         match answer:
             case Resolved():
-                self._stores.wakes.poke(command.run_id, ready=True)
+                self._stores.notifier.notify(command.run_id, ready=True)
                 return answer
             case NotFound():
                 raise RunNotFoundError(f"run_id: there is no run {command.run_id}")

@@ -3,15 +3,15 @@
 import asyncio
 from typing import Generic, TypeVar
 
+from belay_core.clock import event_or_time
 from belay_core.engine.failures import read_failure
 from belay_core.errors import RunCancelled, RunFailed, RunNotFoundError
 from belay_core.ids import RunId
-from belay_core.moments import event_or_time
 from belay_core.records.run import RunStatus, is_terminal_run_status
 from belay_core.records.workflow_run import RunEnd
 from belay_core.stores.bundle import Stores
-from belay_core.stores.wakes import EndListener
-from belay_core.workflows.values import Codec
+from belay_core.stores.notifier import EndListener
+from belay_core.values.codecs import Codec
 
 Out = TypeVar("Out")
 
@@ -60,14 +60,14 @@ async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEn
     Raises ``RunNotFoundError``.
     """
     woken = EndListener()
-    with stores.wakes.listening(run_id, woken):
+    with stores.notifier.listening(run_id, woken):
         wait = POLL
         if not at_once:
             await event_or_time(woken, stores.clock, wait)
             wait *= 2
         while woken.end is None:
             woken.clear()
-            run = await stores.engine.find_run(run_id)
+            run = await stores.runs.find(run_id)
             if run is None and woken.end is not None:
                 # Deleted since it ended, which was told here.
                 return woken.end

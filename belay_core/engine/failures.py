@@ -2,8 +2,8 @@
 
 import traceback
 
-from belay_core.admission import json
 from belay_core.records.attempt import JsonValue
+from belay_core.values import json
 
 _MESSAGE = 4_096
 _TRACEBACK = 16_384

@@ -5,14 +5,14 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from belay_core.chance import Chance
-from belay_core.commands import Start
+from belay_core.clock import Millis, reading
+from belay_core.engine.loop_iterations import LoopIterations
 from belay_core.engine.settings import Settings
-from belay_core.engine.ticking import Ticks
-from belay_core.moments import Millis, reading
-from belay_core.outcomes.engine import StartOutcome
+from belay_core.jitter import Jitter
+from belay_core.records.commands import Start
 from belay_core.stores.bundle import Stores
-from belay_core.workflows.middleware import Close, DrainFacts, GateFacts, Middleware, StartFacts, StepFacts
+from belay_core.stores.runs import StartOutcome
+from belay_core.workflows.middleware import Close, ExecutionFacts, GateFacts, Middleware, StartFacts, StepFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Watchers:
         with ExitStack() as stack:
             traces = [stack.enter_context(each.start(facts)) for each in self.middleware]
             trace = next((each for each in traces if each is not None), None)
-            return await stores.engine.start(command if trace is None else replace(command, trace=trace))
+            return await stores.runs.start(command if trace is None else replace(command, trace=trace))
 
-    def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
+    def execution(self, facts: ExecutionFacts) -> AbstractContextManager[Close]:
         """Every middleware's ``drain``, the first outermost."""
-        return _together([each.drain(facts) for each in self.middleware])
+        return _together([each.execution(facts) for each in self.middleware])
 
     def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
         """Every middleware's ``step``, the first outermost."""
@@ -69,10 +69,10 @@ class Services:
 
     stores: Stores
     settings: Settings
-    chance: Chance
+    jitter: Jitter
     threads: Executor
     watchers: Watchers
-    ticks: Ticks = field(default_factory=Ticks)
+    iterations: LoopIterations = field(default_factory=LoopIterations)
 
     def now(self) -> Millis:
         """The store's moment in whole milliseconds."""

@@ -15,13 +15,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Never, Protocol, TypeAlias, TypeVar, assert_never
 
+from belay_core.clock import Clock, Millis, reading
 from belay_core.errors import StoreError
 from belay_core.ids import RunId
-from belay_core.moments import Clock, Millis, reading
-from belay_core.outcomes.runs import FenceLost, HeartbeatOutcome, NotFound, Updated
 from belay_core.records.owner import OwnerId
 from belay_core.stores.bundle import LeaseTimes
-from belay_core.stores.run_store import Ownership, Reconfirmation
+from belay_core.stores.run_contract import FenceLost, HeartbeatOutcome, NotFound, Ownership, Reconfirmation, Updated
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from belay_core.admission.numbers import is_safe
 from belay_core.ids import IdSource
 from belay_core.records.owner import OwnerId
+from belay_core.values.numbers import is_safe
 
 _UNKNOWN_START = "0"
 # Places in a stat line, counted from the field behind the name of the program.

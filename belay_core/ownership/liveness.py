@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from belay_core import limits
-from belay_core.admission.runs import evidence_matches
-from belay_core.moments import Millis
+from belay_core.clock import Millis
 from belay_core.ownership.identity import ProcessIdentity, is_gone, may_exist
 from belay_core.records.owner import LivenessEvidence, OwnerId
+from belay_core.stores.run_contract import evidence_matches
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _STALE_AFTER: Final = limits.HEARTBEAT_STALE_AFTER * _MILLISECOND

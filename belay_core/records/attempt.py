@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
 from belay_core.limits import DEFAULT_CHECKPOINT_BYTES
-from belay_core.moments import Millis
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """A value every JSON reader understands."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, NewType, TypeAlias
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunRow, RunStatus
 from belay_core.records.waiting import WaitingRow

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
 
 
 @dataclass(frozen=True, slots=True)

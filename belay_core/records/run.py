@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias, TypeGuard
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
 
 

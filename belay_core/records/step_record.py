@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from belay_core.moments import Millis
+from belay_core.clock import Millis
 
 
 class StepKind(StrEnum):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
 from belay_core.records.attempt import ABSENT, Absent, JsonValue
 from belay_core.records.run import RunStatus
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
+from belay_core.clock import Millis
 from belay_core.ids import ApprovalId, RunId
-from belay_core.moments import Millis
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus, TerminalRunStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class RunWait:
     """What a suspended run waits for.
 
     ``reason`` is one of ``needs_review approval timer backoff released``; ``token`` names the step key it hangs
@@ -54,14 +54,14 @@ class RunSummary:
     takeovers: int
     """Owners it has outlived since something was last recorded."""
     cancel_requested_at_ms: Millis | None
-    waiting: Waiting | None
+    waiting: RunWait | None
     idempotency_key: str | None
     """The key it was started with."""
     parent_run_id: RunId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord(RunSummary):
+class WorkflowRun(RunSummary):
     """A run with its payloads, each JSON text as stored."""
 
     input: str | None

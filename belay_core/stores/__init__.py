@@ -1,34 +1,37 @@
 """The seam: what a driver keeps, as protocols (kernel 1)."""
 
-from belay_core.stores.attempt_store import AttemptStore
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptContract, AttemptStore
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.changes import Changes
-from belay_core.stores.engine_store import EngineStore
+from belay_core.stores.drivers import Migrations, find_migrations, open_stores
 from belay_core.stores.journal import Journal
-from belay_core.stores.opening import Migrations, find_migrations, open_stores
+from belay_core.stores.notifier import Notifier, Relay
 from belay_core.stores.retention import Retention
-from belay_core.stores.run_store import RunStore
+from belay_core.stores.run_contract import RunContract
+from belay_core.stores.runs import RunStore
 from belay_core.stores.snapshots import SnapshotReads, Snapshots
-from belay_core.stores.waiting_store import WaitingStore
-from belay_core.stores.wakes import Relay, Wakes
-from belay_core.stores.writing import Transaction, Writer
+from belay_core.stores.waiting import WaitingStore
+from belay_core.stores.writer import Transaction, Writer
 
 __all__ = [
+    "ApprovalStore",
+    "AttemptContract",
     "AttemptStore",
     "Changes",
-    "EngineStore",
     "Journal",
     "LeaseTimes",
     "Migrations",
+    "Notifier",
     "Relay",
     "Retention",
+    "RunContract",
     "RunStore",
     "SnapshotReads",
     "Snapshots",
     "Stores",
     "Transaction",
     "WaitingStore",
-    "Wakes",
     "Writer",
     "find_migrations",
     "open_stores",

@@ -6,23 +6,36 @@ replaced by name: ``AbsentRunStore.make_noop({"get": find})``.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from typing_extensions import override
 
 from belay_core.errors import (
+    ApprovalStoreError,
     AttemptStoreError,
-    EngineStoreError,
+    ChangesError,
     InvalidInput,
+    JournalError,
+    RetentionError,
     RunStoreError,
+    StoreAbsent,
+    StoreError,
+    WaitingStoreError,
 )
-from belay_core.outcomes.runs import ClaimLost, NotFound
-from belay_core.stores.attempt_store import AttemptStore
-from belay_core.stores.engine_store import EngineStore
-from belay_core.stores.run_store import RunStore
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptContract, AttemptStore
+from belay_core.stores.changes import Changes
+from belay_core.stores.journal import Journal
+from belay_core.stores.retention import Retention
+from belay_core.stores.run_contract import ClaimLost, NotFound, RunContract
+from belay_core.stores.runs import RunStore
+from belay_core.stores.snapshots import Snapshots
+from belay_core.stores.waiting import WaitingStore
 
 Overrides: TypeAlias = Mapping[str, Callable[..., Awaitable[Any]]]
 """Operations by their names."""
+Answers: TypeAlias = Mapping[str, Callable[[], object]]
+"""What some operations answer, by their names."""
 
 
 class Absence:
@@ -42,197 +55,113 @@ class Absence:
         return store
 
 
-class AbsentRunStore(Absence, RunStore):
-    """No runs."""
-
-    @override
-    async def get(self, *_given: object, **_named: object) -> NoReturn:
-        _no_run_store("get")
-
-    @override
-    async def create(self, *_given: object, **_named: object) -> NoReturn:
-        _no_run_store("create")
-
-    @override
-    async def lineage(self, *_given: object, **_named: object) -> NoReturn:
-        _no_run_store("lineage")
-
-    @override
-    async def latest_round(self, *_given: object, **_named: object) -> NoReturn:
-        _no_run_store("latest_round")
-
-    @override
-    async def request_cancel_lineage(self, *_given: object, **_named: object) -> NoReturn:
-        _no_run_store("request_cancel_lineage")
-
-    @override
-    async def activate(self, *_given: object, **_named: object) -> ClaimLost:
-        return ClaimLost()
-
-    @override
-    async def abandon_claim(self, *_given: object, **_named: object) -> ClaimLost:
-        return ClaimLost()
-
-    @override
-    async def acknowledge_cancel(self, *_given: object, **_named: object) -> bool:
-        return False
-
-    @override
-    async def request_cancel(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def claim(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def claim_and_own(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def recover_claim(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def heartbeat(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def reconfirm(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def transition_owned(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
-
-    @override
-    async def steal(self, *_given: object, **_named: object) -> NotFound:
-        return NotFound()
+def _absent(
+    protocol: Any, error: type[StoreError], code: str, detail: str, answers: Answers | None = None, base: Any = Absence
+) -> Any:
+    """A class of this protocol whose every operation gives its answer, or raises the error."""
+    known = answers or {}
+    methods = {
+        name: _operation(name, known.get(name), error, code, detail)
+        for name in protocol.__abstractmethods__
+        if not hasattr(base, name)
+    }
+    return type(f"Absent{protocol.__name__}", (base, protocol), methods)
 
 
-def _no_run_store(method: str) -> NoReturn:
-    raise RunStoreError("persistence_failed", method, "no run store in this environment")
+def _operation(
+    name: str, answer: Callable[[], object] | None, error: type[StoreError], code: str, detail: str
+) -> Callable[..., Awaitable[object]]:
+    async def operation(*_given: object, **_named: object) -> object:
+        if answer is None:
+            raise error(code, name, detail)
+        return answer()
+
+    operation.__name__ = name
+    return operation
 
 
-class AbsentAttemptStore(Absence, AttemptStore):
-    """No attempts, under whatever options."""
+class _ContractAlone:
+    """Does the contract's operations by the store it is made with."""
 
-    @override
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def make_with(self, options: object) -> Self:
+        return type(self)(self.store.make_with(options))
+
+
+def _forwarding(contract: Any) -> type[_ContractAlone]:
+    def forward(name: str) -> Callable[..., Awaitable[object]]:
+        async def operation(self: _ContractAlone, *given: object, **named: object) -> object:
+            answer: object = await getattr(self.store, name)(*given, **named)
+            return answer
+
+        operation.__name__ = name
+        return operation
+
+    names = (name for name in contract.__abstractmethods__ if name != "make_with")
+    return type(f"{contract.__name__}Alone", (_ContractAlone,), {name: forward(name) for name in names})
+
+
+class _AnyOptions(Absence):
     def make_with(self, *_given: object, **_named: object) -> Self:
         return self
 
-    @override
-    async def put(self, *_given: object, **_named: object) -> NoReturn:
-        _no_attempt_store("put")
+
+_UNKNOWN: Final = (
+    *("request_cancel", "claim", "claim_and_own", "recover_claim"),
+    *("heartbeat", "reconfirm", "transition_owned", "steal"),
+)
+_RUNS: Final[Answers] = {
+    "acknowledge_cancel": bool,
+    "activate": ClaimLost,
+    "abandon_claim": ClaimLost,
+    **dict.fromkeys(_UNKNOWN, NotFound),
+}
+
+AbsentRunStore = _absent(RunStore, RunStoreError, "persistence_failed", "no run store in this environment", _RUNS)
+"""No runs."""
+AbsentAttemptStore = _absent(
+    AttemptStore, AttemptStoreError, "unknown", "the store is unavailable in this environment", base=_AnyOptions
+)
+"""No attempts, under whatever options."""
+AbsentApprovalStore = _absent(
+    ApprovalStore, ApprovalStoreError, "persistence_failed", "no approval store in this environment"
+)
+"""No approvals: a driver that keeps the contract alone. A ``Worker`` refuses it."""
+AbsentWaitingStore = _absent(
+    WaitingStore, WaitingStoreError, "persistence_failed", "no waiting store in this environment"
+)
+"""No waits."""
+AbsentJournal = _absent(Journal, JournalError, "persistence_failed", "no journal in this environment")
+"""No journal."""
+AbsentChanges = _absent(Changes, ChangesError, "persistence_failed", "no change feed in this environment")
+"""No change feed."""
+AbsentRetention = _absent(Retention, RetentionError, "persistence_failed", "no retention in this environment")
+"""Nothing is ever deleted."""
+
+
+class AbsentSnapshots(Absence, Snapshots):
+    """No views that stand still."""
 
     @override
-    async def get(self, *_given: object, **_named: object) -> NoReturn:
-        _no_attempt_store("get")
-
-    @override
-    async def finish(self, *_given: object, **_named: object) -> NoReturn:
-        _no_attempt_store("finish")
-
-    @override
-    async def heartbeat(self, *_given: object, **_named: object) -> NoReturn:
-        _no_attempt_store("heartbeat")
-
-    @override
-    async def patch(self, *_given: object, **_named: object) -> NoReturn:
-        _no_attempt_store("patch")
+    def open(self) -> NoReturn:
+        raise StoreAbsent("snapshots: these stores have none")
 
 
-def _no_attempt_store(method: str) -> NoReturn:
-    raise AttemptStoreError("unknown", method, "the store is unavailable in this environment")
-
-
-class AbsentEngineStore(Absence, EngineStore):
-    """No engine: a driver that keeps the contract alone. A ``Worker`` refuses it."""
-
-    @override
-    async def renew(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("renew")
-
-    @override
-    async def record(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("record")
-
-    @override
-    async def ask(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("ask")
-
-    @override
-    async def sleep(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("sleep")
-
-    @override
-    async def withdraw(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("withdraw")
-
-    @override
-    async def lapse(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("lapse")
-
-    @override
-    async def park(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("park")
-
-    @override
-    async def settle(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("settle")
-
-    @override
-    async def start(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("start")
-
-    @override
-    async def acquire(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("acquire")
-
-    @override
-    async def wake(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("wake")
-
-    @override
-    async def decide(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("decide")
-
-    @override
-    async def cancel(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("cancel")
-
-    @override
-    async def resolve(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("resolve")
-
-    @override
-    async def history(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("history")
-
-    @override
-    async def find_run(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("find_run")
-
-    @override
-    async def list_runs(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("list_runs")
-
-    @override
-    async def list_approvals(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("list_approvals")
-
-    @override
-    async def find_approval(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("find_approval")
-
-    @override
-    async def journal(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("journal")
-
-    @override
-    async def running_owners(self, *_given: object, **_named: object) -> NoReturn:
-        _no_engine_store("running_owners")
-
-
-def _no_engine_store(method: str) -> NoReturn:
-    raise EngineStoreError("persistence_failed", method, "no engine store in this environment")
+contract_runs: Final[Callable[[RunContract], RunStore]] = _absent(
+    RunStore,
+    RunStoreError,
+    "persistence_failed",
+    "this driver keeps the contract's part alone",
+    base=_forwarding(RunContract),
+)
+"""A run store of a driver that has the contract's part alone: the engine's operations raise."""
+contract_attempts: Final[Callable[[AttemptContract], AttemptStore]] = _absent(
+    AttemptStore,
+    AttemptStoreError,
+    "persistence_failed",
+    "this driver keeps the contract's part alone",
+    base=_forwarding(AttemptContract),
+)
+"""The same for attempts."""

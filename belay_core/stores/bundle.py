@@ -6,26 +6,27 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from belay_core import limits
+from belay_core.clock import Clock, Millis
 from belay_core.errors import WriterError
 from belay_core.ids import IdSource
-from belay_core.moments import Clock, Millis
-from belay_core.stores.absent_beside import (
+from belay_core.stores.absent import (
+    AbsentApprovalStore,
     AbsentChanges,
     AbsentJournal,
     AbsentRetention,
     AbsentSnapshots,
     AbsentWaitingStore,
 )
-from belay_core.stores.attempt_store import AttemptStore
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptStore
 from belay_core.stores.changes import Changes
-from belay_core.stores.engine_store import EngineStore
 from belay_core.stores.journal import Journal
+from belay_core.stores.notifier import Notifier
 from belay_core.stores.retention import Retention
-from belay_core.stores.run_store import RunStore
+from belay_core.stores.runs import RunStore
 from belay_core.stores.snapshots import SnapshotReads, Snapshots
-from belay_core.stores.waiting_store import WaitingStore
-from belay_core.stores.wakes import Wakes
-from belay_core.stores.writing import AbsentWriter, Hook, Transaction, Writer
+from belay_core.stores.waiting import WaitingStore
+from belay_core.stores.writer import AbsentWriter, Hook, Transaction, Writer
 
 T = TypeVar("T")
 
@@ -50,11 +51,11 @@ class Stores:
 
     runs: RunStore
     attempts: AttemptStore
-    engine: EngineStore
     clock: Clock
     ids: IdSource
+    approvals: ApprovalStore = field(default_factory=AbsentApprovalStore)
     lease: LeaseTimes = field(default_factory=LeaseTimes)
-    wakes: Wakes = field(default_factory=Wakes)
+    notifier: Notifier = field(default_factory=Notifier)
     writer: Writer = field(default_factory=AbsentWriter)
     waiting: WaitingStore = field(default_factory=AbsentWaitingStore)
     journal: Journal = field(default_factory=AbsentJournal)
@@ -80,8 +81,8 @@ class Stores:
         """Stores in a transaction of the caller's, on whose commit all depends; nothing in it is repeated.
 
         ``connection`` is the driver's: an ``AsyncConnection`` of SQLAlchemy to the same database. What is safe
-        there is offered: ``create``, ``get`` and ``request_cancel`` of runs; ``start``, ``cancel``, ``decide`` and
-        the reads of one run and of approvals of the engine. The rest raises ``WriterError`` (``unsupported``), as
+        there is offered: ``create``, ``get``, ``request_cancel``, ``start``, ``cancel`` and ``find`` of runs;
+        ``decide``, ``find`` and ``list`` of approvals. The rest raises ``WriterError`` (``unsupported``), as
         does all of it with a driver that has no such thing. Raises ``InvalidInput`` for another connection.
         """
         if self.joins is None:

@@ -1,10 +1,39 @@
 """Retention: letting go of runs that are over."""
 
 from abc import abstractmethod
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.outcomes.retention import DeleteOutcome
+from belay_core.records.run import RunStatus
+from belay_core.stores.run_contract import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The run is gone, since this moment; its journal stays."""
+
+    deleted_at_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class StillLive:
+    """The run is not over; nothing was deleted."""
+
+    status: RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenLive:
+    """So many of its child runs are not over; nothing was deleted."""
+
+    count: int
+    """How many."""
+
+
+DeleteOutcome: TypeAlias = Deleted | StillLive | ChildrenLive | NotFound
+"""The answers of ``Retention.delete``."""
 
 
 class Retention(Protocol):

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from belay_core.stores.run_store import Lineages, RunReads
+from belay_core.stores.run_contract import Lineages, RunReads
 
 
 class SnapshotReads(RunReads, Lineages, Protocol):

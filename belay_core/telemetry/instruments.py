@@ -9,9 +9,9 @@ from weakref import WeakSet
 
 from opentelemetry import metrics, trace
 
-from belay_core.stores.writing import Hook, Writer
+from belay_core.stores.writer import Hook, Writer
 from belay_core.telemetry import names
-from belay_core.telemetry.answers import Series
+from belay_core.telemetry.outcome_counts import Series
 
 AfterCommit: TypeAlias = Callable[[Hook], bool]
 """Runs a hook once the write under way has committed; answers whether there is one."""

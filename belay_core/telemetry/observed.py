@@ -6,23 +6,26 @@ from typing import TypedDict
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
-from belay_core.stores.absent import AbsentEngineStore
+from belay_core.stores.absent import AbsentApprovalStore
 from belay_core.stores.bundle import Stores
 from belay_core.stores.changes import Changes
 from belay_core.stores.journal import Journal
 from belay_core.stores.retention import Retention
 from belay_core.stores.snapshots import Snapshots
-from belay_core.stores.waiting_store import WaitingStore
-from belay_core.telemetry.attempt_store import ObservedAttemptStore
-from belay_core.telemetry.changes import ObservedChanges
-from belay_core.telemetry.engine_store import ObservedEngineStore
+from belay_core.stores.waiting import WaitingStore
 from belay_core.telemetry.instruments import Instruments, instruments
-from belay_core.telemetry.journal import ObservedJournal
-from belay_core.telemetry.retention import ObservedRetention
-from belay_core.telemetry.run_store import ObservedRunStore
-from belay_core.telemetry.snapshots import ObservedSnapshots
-from belay_core.telemetry.waiting_store import ObservedWaitingStore
-from belay_core.telemetry.writer import ObservedWriter
+from belay_core.telemetry.stores import (
+    Observed,
+    ObservedApprovalStore,
+    ObservedAttemptStore,
+    ObservedChanges,
+    ObservedJournal,
+    ObservedRetention,
+    ObservedRunStore,
+    ObservedSnapshots,
+    ObservedWaitingStore,
+    ObservedWriter,
+)
 
 
 def observed(
@@ -33,35 +36,35 @@ def observed(
 ) -> Stores:
     """The same stores with a span and a count of what each operation did; the global providers unless others are given.
 
-    Answers and exceptions are those of the store, unchanged. A store that is observed already is left as it is, and so
-    is an engine that is not there.
+    Answers and exceptions are those of the store, unchanged. A store that is observed already is left as it is,
+    and so are approvals that are absent.
     """
     tools = instruments(tracer_provider, meter_provider)
-    runs, attempts, engine, writer = stores.runs, stores.attempts, stores.engine, stores.writer
+    runs, attempts, approvals, writer = stores.runs, stores.attempts, stores.approvals, stores.writer
     joins = stores.joins
 
     def joined(connection: object) -> Stores:
         inside = observed(stores.within(connection), tracer_provider=tracer_provider, meter_provider=meter_provider)
-        # An engine of few commands passes for one that is not there.
-        few = inside.engine
-        watched = few if isinstance(few, ObservedEngineStore) else ObservedEngineStore(few, tools)
-        return replace(inside, engine=watched)
+        # A store that offers few operations is an absent one with exceptions.
+        few = inside.approvals
+        observing = few if isinstance(few, Observed) else ObservedApprovalStore(few, tools, inside.runs)
+        return replace(inside, approvals=observing)
 
     return replace(
         stores,
         joins=None if joins is None else joined,
-        runs=runs if isinstance(runs, ObservedRunStore) else ObservedRunStore(runs, tools),
-        attempts=attempts if isinstance(attempts, ObservedAttemptStore) else ObservedAttemptStore(attempts, tools),
-        engine=engine
-        if isinstance(engine, ObservedEngineStore | AbsentEngineStore)
-        else ObservedEngineStore(engine, tools),
-        writer=writer if isinstance(writer, ObservedWriter) else ObservedWriter(writer, tools),
-        **_beside(stores, tools),
+        runs=runs if isinstance(runs, Observed) else ObservedRunStore(runs, tools),
+        attempts=attempts if isinstance(attempts, Observed) else ObservedAttemptStore(attempts, tools),
+        approvals=approvals
+        if isinstance(approvals, Observed | AbsentApprovalStore)
+        else ObservedApprovalStore(approvals, tools, runs),
+        writer=writer if isinstance(writer, Observed) else ObservedWriter(writer, tools),
+        **_auxiliary(stores, tools),
     )
 
 
-class _Beside(TypedDict):
-    """The stores beside runs, attempts and engine."""
+class _Auxiliary(TypedDict):
+    """All stores but runs, attempts and approvals."""
 
     waiting: WaitingStore
     journal: Journal
@@ -70,13 +73,13 @@ class _Beside(TypedDict):
     snapshots: Snapshots
 
 
-def _beside(stores: Stores, tools: Instruments) -> _Beside:
+def _auxiliary(stores: Stores, tools: Instruments) -> _Auxiliary:
     waiting, journal, changes = stores.waiting, stores.journal, stores.changes
     retention, snapshots = stores.retention, stores.snapshots
     return {
-        "waiting": waiting if isinstance(waiting, ObservedWaitingStore) else ObservedWaitingStore(waiting, tools),
-        "journal": journal if isinstance(journal, ObservedJournal) else ObservedJournal(journal, tools),
-        "changes": changes if isinstance(changes, ObservedChanges) else ObservedChanges(changes, tools),
-        "retention": retention if isinstance(retention, ObservedRetention) else ObservedRetention(retention, tools),
-        "snapshots": snapshots if isinstance(snapshots, ObservedSnapshots) else ObservedSnapshots(snapshots, tools),
+        "waiting": waiting if isinstance(waiting, Observed) else ObservedWaitingStore(waiting, tools),
+        "journal": journal if isinstance(journal, Observed) else ObservedJournal(journal, tools),
+        "changes": changes if isinstance(changes, Observed) else ObservedChanges(changes, tools),
+        "retention": retention if isinstance(retention, Observed) else ObservedRetention(retention, tools),
+        "snapshots": snapshots if isinstance(snapshots, Observed) else ObservedSnapshots(snapshots, tools),
     }

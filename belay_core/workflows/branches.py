@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from belay_core.errors import DefinitionError
-from belay_core.workflows.caught import Raised, caught, outcome_of, see_end
-from belay_core.workflows.conductor import Conductor
+from belay_core.workflows.backend import ContextBackend
+from belay_core.workflows.raised import Raised, caught, outcome_of, see_end
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
 
@@ -38,12 +38,12 @@ class Branches:
 
     def __init__(
         self,
-        conductor: Conductor,
+        backend: ContextBackend,
         parent: Scope,
         path: str,
         bodies: "Sequence[Callable[[Context], Awaitable[Any]]]",
     ) -> None:
-        self._conductor = conductor
+        self._backend = backend
         self._parent = parent
         self.path = path
         self._bodies = bodies
@@ -59,10 +59,10 @@ class Branches:
         Then the error of the lowest index is raised. A cancellation is passed on to every branch, and raised when
         all of them have ended.
         """
-        self._conductor.awaited(self.path)
+        self._backend.awaited(self.path)
         for _ in range(min(limit or len(self._bodies), len(self._bodies))):
             self._launch(make_context)
-        self._joined = self._conductor.join(self._parent)
+        self._joined = self._backend.join(self._parent)
         try:
             await self._all_ended()
             self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
@@ -78,7 +78,7 @@ class Branches:
         index = next(self._waiting, None)
         if index is None:
             return
-        scope = self._conductor.open_scope(self._parent, f"{self.path}[{index}]/")
+        scope = self._backend.open_scope(self._parent, f"{self.path}[{index}]/")
         self._running += 1
         task = asyncio.ensure_future(self._one(scope, index, make_context))
         scope.task = task
@@ -95,7 +95,7 @@ class Branches:
             self._running -= 1
             if not self._running:
                 self._joined()
-            self._conductor.close_scope(scope)
+            self._backend.close_scope(scope)
 
     async def _all_ended(self) -> None:
         cancelled: asyncio.CancelledError | None = None

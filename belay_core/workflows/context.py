@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
 from belay_core.errors import DefinitionError, InvalidInput
-from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.workflows.backend import ContextBackend, Question
 from belay_core.workflows.branches import Branches, takes_context
-from belay_core.workflows.conductor import Conductor, Question
+from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.names import admitted_name, admitted_span
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step, as_step
@@ -28,14 +28,14 @@ class Context:
     ``asyncio.gather`` over calls are as good as a plain ``await``. A context belongs to one task.
     """
 
-    def __init__(self, conductor: Conductor, scope: Scope) -> None:
-        self._conductor = conductor
+    def __init__(self, backend: ContextBackend, scope: Scope) -> None:
+        self._backend = backend
         self._scope = scope
 
     @property
     def run_id(self) -> str:
         """The id of the run."""
-        return self._conductor.run_id
+        return self._backend.run_id
 
     def now(self) -> datetime:
         """The moment at which the scope's last answer was recorded, in UTC: the same on every replay."""
@@ -61,11 +61,11 @@ class Context:
         resumed.
         """
         step = as_step(fn)
-        return self._conductor.step(self._scope, step, (args, kwargs))
+        return self._backend.step(self._scope, step, (args, kwargs))
 
     def keyed_step(self, step: Step[..., R], invoke: Callable[[str], Any]) -> Coroutine[Any, Any, R]:
         """A step of the class form, whose function is told its key and has no arguments of its own."""
-        return self._conductor.step(self._scope, step, invoke)
+        return self._backend.step(self._scope, step, invoke)
 
     @overload
     def gate(self, name: str, *, subject: S, of: Any = ...) -> Coroutine[Any, Any, Approved[S] | Rejected]: ...
@@ -103,11 +103,11 @@ class Context:
         if when is not None and not callable(when):
             raise DefinitionError("when: must be something that can be called with the subject")
         needed = None if when is None else _judging(when, subject)
-        return self._conductor.gate(self._scope, Question(name, subject, of, lapse_after, needed))
+        return self._backend.gate(self._scope, Question(name, subject, of, lapse_after, needed))
 
     def sleep(self, duration: timedelta) -> Coroutine[Any, Any, None]:
         """Wait for a stretch of time that crashes and restarts do not lengthen. Raises ``InvalidInput``."""
-        return self._conductor.sleep(self._scope, admitted_span("duration", duration))
+        return self._backend.sleep(self._scope, admitted_span("duration", duration))
 
     @overload
     def map(
@@ -149,7 +149,7 @@ class Context:
         label: Any = body if step is None else step.name
         branches = [partial(_with_item, each, item) for item in items]
         together = self._branches(_label(name, label), branches)
-        return self._conductor.made(together.path, together.run(self._below, limit))
+        return self._backend.made(together.path, together.run(self._below, limit))
 
     @overload
     def gather(self, first: "Callable[[Context], Awaitable[R]]", /) -> Coroutine[Any, Any, tuple[R]]: ...
@@ -180,18 +180,18 @@ class Context:
         async def as_tuple() -> tuple[Any, ...]:
             return tuple(await together.run(self._below, None))
 
-        return self._conductor.made(together.path, as_tuple())
+        return self._backend.made(together.path, as_tuple())
 
     def branch(self, name: str) -> "Context":
         """A context for a task of your own; the first task that calls through it owns it. Raises ``InvalidInput``."""
         path = self._scope.key(admitted_name("name", name, key_part=True))
-        return Context(self._conductor, self._conductor.open_scope(self._scope, f"{path}/"))
+        return Context(self._backend, self._backend.open_scope(self._scope, f"{path}/"))
 
     def _branches(self, name: str, bodies: Sequence[Callable[["Context"], Awaitable[Any]]]) -> Branches:
-        return Branches(self._conductor, self._scope, self._scope.key(name), bodies)
+        return Branches(self._backend, self._scope, self._scope.key(name), bodies)
 
     def _below(self, scope: Scope) -> "Context":
-        return Context(self._conductor, scope)
+        return Context(self._backend, scope)
 
 
 async def _stepping(step: Step[..., Any], ctx: "Context", item: Any) -> Any:

@@ -10,8 +10,8 @@ from types import NoneType
 from typing import Any, Generic, TypeVar
 
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
+from belay_core.values.codecs import Codec, codec_for
 from belay_core.workflows.context import Context
-from belay_core.workflows.values import Codec, codec_for
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, get_type_hints, overload
 
 from belay_core.errors import DefinitionError
-from belay_core.workflows.answers import Approved, Lapsed, NotNeeded, Rejected
+from belay_core.values.codecs import Untyped
+from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.names import admitted_name, with_options
-from belay_core.workflows.values import Untyped
 
 P = ParamSpec("P")
 S = TypeVar("S")

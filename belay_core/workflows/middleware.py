@@ -20,7 +20,7 @@ class StartFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainFacts:
+class ExecutionFacts:
     """One owner's stretch of work on a run; ``trace`` is the text ``Middleware.start`` gave for it."""
 
     run_id: str
@@ -82,7 +82,7 @@ class Middleware(Protocol):
         """Round the storing of a run; gives the text to keep with it, from which later stretches go on."""
         ...
 
-    def drain(self, facts: DrainFacts) -> AbstractContextManager[Close]:
+    def execution(self, facts: ExecutionFacts) -> AbstractContextManager[Close]:
         """Round one owner's work on a run."""
         ...
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from belay_core import limits
-from belay_core.admission.text import is_name
 from belay_core.errors import DefinitionError, InvalidInput
+from belay_core.values.text import is_name
 
 _LONGEST_SPAN = timedelta(days=365_250)
 """A thousand years: what begins now and lasts so long ends at a moment that calendars and databases know."""

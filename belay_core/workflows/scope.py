@@ -4,9 +4,9 @@ import asyncio
 import random
 from typing import Any
 
-from belay_core.chance import seeded
+from belay_core.clock import Millis
 from belay_core.errors import DefinitionError
-from belay_core.moments import Millis
+from belay_core.jitter import seeded
 
 
 class Scope:

@@ -20,8 +20,8 @@ from typing import (
 )
 
 from belay_core.errors import DefinitionError, InvalidInput
+from belay_core.values.codecs import Codec, Untyped, codec_for
 from belay_core.workflows.names import admitted_name, admitted_span, with_options
-from belay_core.workflows.values import Codec, Untyped, codec_for
 
 P = ParamSpec("P")
 R = TypeVar("R")

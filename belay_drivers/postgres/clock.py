@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from belay_core.moments import Clock, Millis, SystemClock
+from belay_core.clock import Clock, Millis, SystemClock
 
 SLOWEST_SAMPLE: Final = 1_000.0
 """Milliseconds a question may take to tell anything about the time."""

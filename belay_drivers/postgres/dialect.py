@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect, causes_of
+from belay_drivers.sql.connection.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})

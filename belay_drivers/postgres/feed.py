@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, RowMapping, text
 
 from belay_core.records.changes import START, FeedPosition
-from belay_drivers.sql.views import Feed
+from belay_drivers.sql.stores.views import Feed
 
 _BELOW_HORIZON: Final = "xid < pg_snapshot_xmin(pg_current_snapshot())"
 _HEAD: Final = text(f"""

@@ -5,15 +5,15 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from belay_core.admission import json
-from belay_core.commands import Decide, Renew
-from belay_core.moments import Millis
+from belay_core.clock import Millis
+from belay_core.records.commands import Decide, Renew
+from belay_core.values import json
+from belay_drivers.postgres.channel import StatementClient, TransactionChannel
 from belay_drivers.postgres.clock import FollowingClock
-from belay_drivers.postgres.wire import Asking, TransactionWire
-from belay_drivers.sql.database import Database, Done, Sent, Unknown
-from belay_drivers.sql.hot import Acquisition, HistoryRows, HotPaths, decision_facts
-from belay_drivers.sql.keys import key_of
-from belay_drivers.sql.rows import APPROVALS_SQL, RECORDS_SQL, Columns
+from belay_drivers.sql.connection.database import Database, Done, Sent, Unknown
+from belay_drivers.sql.statements.hot import Acquisition, HistoryRows, HotStatements, decision_facts
+from belay_drivers.sql.statements.keys import key_of
+from belay_drivers.sql.statements.rows import APPROVALS_SQL, RECORDS_SQL, Columns
 
 # Locking in the order of the keys keeps two overlapping renewals from waiting for each other, and looking each run up
 # by itself keeps the plan from scanning them all where the database has no statistics yet.
@@ -147,12 +147,14 @@ SELECT asked.full_id FROM marked JOIN asked USING (run_id)
 """
 
 
-class PostgresHotPaths(HotPaths):
+class PostgresHotStatements(HotStatements):
     """The hot statements; ``clock`` learns the time from the replies, where it follows the database's."""
 
-    def __init__(self, database: Database, wire: Asking, looks: Asking, clock: FollowingClock | None = None) -> None:
+    def __init__(
+        self, database: Database, channel: StatementClient, looks: StatementClient, clock: FollowingClock | None = None
+    ) -> None:
         self._database = database
-        self._wire = wire
+        self._channel = channel
         self._looks = looks
         self._clock = clock
 
@@ -171,7 +173,7 @@ class PostgresHotPaths(HotPaths):
             [lease.owner.nonce for lease in command.leases],
             [lease.epoch for lease in command.leases],
         )
-        return await self._database.send_straight(lambda: self._renewed(given))
+        return await self._database.send_direct(lambda: self._renewed(given))
 
     async def acquire(self, asked: Acquisition) -> Sent[Sequence[Columns]]:
         """Own runs and note it in their journals."""
@@ -190,7 +192,7 @@ class PostgresHotPaths(HotPaths):
             [owner.pid for owner in dead],
             [owner.nonce for owner in dead],
         )
-        return await self._database.send_straight(lambda: self._wire.ask(_ACQUIRE, given))
+        return await self._database.send_direct(lambda: self._channel.ask(_ACQUIRE, given))
 
     @override
     async def decide(self, command: Decide, now_ms: Millis) -> Sent[str | None]:
@@ -206,7 +208,7 @@ class PostgresHotPaths(HotPaths):
             command.edited_digest,
             *_round_gate(command),
         )
-        sent = await self._database.send_straight(lambda: self._wire.ask(_DECIDE, given))
+        sent = await self._database.send_direct(lambda: self._channel.ask(_DECIDE, given))
         if isinstance(sent, Unknown):
             return Unknown(sent.failure, None)
         return Done(sent.value[0]["full_id"] if sent.value else None)
@@ -214,14 +216,14 @@ class PostgresHotPaths(HotPaths):
     @override
     async def history(self, keys: Sequence[str], unread: Sequence[str]) -> HistoryRows | None:
         """Read runs with all that is recorded of them; through a pooler each statement would be a transaction."""
-        if isinstance(self._looks, TransactionWire):
+        if isinstance(self._looks, TransactionChannel):
             return None
         return await self._database.look(lambda: self._stored(list(keys), list(unread)))
 
     @override
     async def due(self, now_ms: Millis, limit: int) -> Sequence[str] | None:
         """Find runs whose moment has come."""
-        if isinstance(self._looks, TransactionWire):
+        if isinstance(self._looks, TransactionChannel):
             return None
         rows = await self._database.look(lambda: self._looks.ask(_DUE, (now_ms, limit)))
         return [row["run_id"] for row in rows]
@@ -229,7 +231,7 @@ class PostgresHotPaths(HotPaths):
     @override
     async def asked(self, key: str, limit: int) -> Sequence[Columns] | None:
         """Read what waits at gates of a run, the oldest first."""
-        if isinstance(self._looks, TransactionWire):
+        if isinstance(self._looks, TransactionChannel):
             return None
         return await self._database.look(lambda: self._looks.ask(_OPEN, (key, limit)))
 
@@ -240,7 +242,7 @@ class PostgresHotPaths(HotPaths):
 
     async def _renewed(self, given: tuple[Any, ...]) -> Sequence[Columns]:
         asked = self._elapsed()
-        rows = await self._wire.ask(_RENEW, given)
+        rows = await self._channel.ask(_RENEW, given)
         if self._clock is not None:
             self._clock.learn(asked, self._elapsed(), float(rows[0]["database_ms"]))
         return [row for row in rows if row["place"] is not None]

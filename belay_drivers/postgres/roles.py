@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from belay_drivers.sql import tables
+from belay_drivers.sql.schema import tables
 
 MIGRATOR: Final = "belay_migrator"
 WORKER: Final = "belay_worker"

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import StatementError
 
 from belay_core.errors import DatabaseCode
-from belay_drivers.sql.dialect import Failure, Fate, Mark, SqlDialect, causes_of
+from belay_drivers.sql.connection.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 
 _KINDS: Final[tuple[tuple[str, DatabaseCode, bool], ...]] = (
     ("SQLITE_BUSY", "busy", True),

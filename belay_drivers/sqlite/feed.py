@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import Connection, RowMapping, text
 
 from belay_core.records.changes import START, FeedPosition
-from belay_drivers.sql.views import Feed
+from belay_drivers.sql.stores.views import Feed
 
 _HEAD: Final = text("SELECT max(position) FROM belay_journal")
 _SINCE: Final = text("""

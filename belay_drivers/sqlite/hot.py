@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from belay_core.commands import Renew
-from belay_core.moments import Millis
-from belay_drivers.sql.database import Database, Sent
-from belay_drivers.sql.engine_store.taking import OWNED_FACT
-from belay_drivers.sql.hot import Acquisition, HotPaths
-from belay_drivers.sql.keys import key_of
-from belay_drivers.sql.rows import RECORDS, RECORDS_SQL, Columns
-from belay_drivers.sqlite.bulk import NOTE
-from belay_drivers.sqlite.looks import Looks
-from belay_drivers.sqlite.wire import SqliteWire
+from belay_core.clock import Millis
+from belay_core.records.commands import Renew
+from belay_drivers.sql.connection.database import Database, Sent
+from belay_drivers.sql.statements.hot import Acquisition, HotStatements
+from belay_drivers.sql.statements.keys import key_of
+from belay_drivers.sql.statements.rows import RECORDS, RECORDS_SQL, Columns
+from belay_drivers.sql.stores.runs.acquire_again import OWNED_FACT
+from belay_drivers.sqlite.batch import NOTE
+from belay_drivers.sqlite.channel import SqliteChannel
+from belay_drivers.sqlite.readers import Reader
 
 _RENEW: Final = """UPDATE belay_runs SET heartbeat_at = max(heartbeat_at, ?)
 WHERE run_id = ? AND status = 'running' AND owner_host_id = ? AND owner_pid = ? AND owner_nonce = ? AND epoch = ?
@@ -43,12 +43,12 @@ WHERE status = 'running' AND workflow IN ({", ".join("?" * workflows)}) AND (hea
 ORDER BY silent, priority DESC, heartbeat_at, run_id LIMIT ?"""  # noqa: S608  (built of marks alone)
 
 
-class SqliteHotPaths(HotPaths):
+class SqliteHotStatements(HotStatements):
     """Over the connection that everything is written on."""
 
-    def __init__(self, database: Database, wire: SqliteWire, looks: Looks) -> None:
+    def __init__(self, database: Database, channel: SqliteChannel, looks: Reader) -> None:
         self._database = database
-        self._wire = wire
+        self._channel = channel
         self._looks = looks
 
     async def records(self, keys: Sequence[str]) -> Sequence[Columns]:
@@ -70,12 +70,14 @@ class SqliteHotPaths(HotPaths):
                     held.append({"place": place, "ready_at": marks[0], "cancel_requested_at": marks[1]})
             return held
 
-        return await self._database.send_straight(lambda: self._wire.transaction(renewed))
+        return await self._database.send_direct(lambda: self._channel.transaction(renewed))
 
     async def acquire(self, asked: Acquisition) -> Sent[Sequence[Columns]]:
         """Own runs and note it in their journals; where there are none, nothing is locked."""
         taking = _Taking(asked)
-        return await self._database.send_straight(lambda: self._wire.transaction(taking.take, unless=taking.is_in_vain))
+        return await self._database.send_direct(
+            lambda: self._channel.transaction(taking.take, unless=taking.is_in_vain)
+        )
 
 
 class _Taking:

@@ -7,8 +7,8 @@ from typing import Any
 
 from belay_core import Worker
 from belay_core.stores import Stores
-from belay_core.workflows.catalogue import Registrable
-from belay_drivers.sql.watching import engines_of
+from belay_core.workflows.registry import Registrable
+from belay_drivers.sql.connection.engine_lookup import engines_of
 from belay_testing.cancels.awaits import Struck, struck
 from belay_testing.clock import ManualClock
 from belay_testing.crashes.helper import Account, Report

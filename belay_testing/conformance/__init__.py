@@ -11,46 +11,46 @@ workflows, and ``SharedBesideConformance`` when processes share its databases. T
 
 from typing import ClassVar
 
-from belay_testing.conformance.acquiring import Acquiring
+from belay_testing.conformance.acquire import Acquiring
+from belay_testing.conformance.acquire_rivals import Crowds
 from belay_testing.conformance.attempt_boundary import AttemptBoundary
 from belay_testing.conformance.attempts import Attempts
-from belay_testing.conformance.beside_boundary import BesideBoundary
+from belay_testing.conformance.auxiliary_boundary import BesideBoundary
 from belay_testing.conformance.boundary import Boundary
-from belay_testing.conformance.cancelling import Cancelling
+from belay_testing.conformance.cancel import Cancelling
+from belay_testing.conformance.change_feed import Batches, Following
+from belay_testing.conformance.claim_and_own import Owning
+from belay_testing.conformance.claim_rivals import Rivals
 from belay_testing.conformance.claims import Claims
-from belay_testing.conformance.creating import Creating
-from belay_testing.conformance.crowds import Crowds
+from belay_testing.conformance.composed_writes import Stories
+from belay_testing.conformance.contract_and_engine import Faces
+from belay_testing.conformance.create import Creating
 from belay_testing.conformance.damage import Damage
-from belay_testing.conformance.ending import Ending
-from belay_testing.conformance.engine_beside import EngineBeside
-from belay_testing.conformance.faces import Faces
-from belay_testing.conformance.facts import Facts
-from belay_testing.conformance.following import Batches, Following
+from belay_testing.conformance.engine_auxiliary import EngineBeside
 from belay_testing.conformance.gates import Gates
-from belay_testing.conformance.guarded import Guarded
 from belay_testing.conformance.heartbeats import Heartbeats
-from belay_testing.conformance.histories import Histories
+from belay_testing.conformance.hindered_writes import Guarded
 from belay_testing.conformance.journals import Journals
-from belay_testing.conformance.levels import Hooks, Levels
 from belay_testing.conformance.lineages import Lineages
-from belay_testing.conformance.listings import Listings
 from belay_testing.conformance.lockstep import BesideLockstep, EngineLockstep, Lockstep
-from belay_testing.conformance.moments import Moments
-from belay_testing.conformance.owning import Owning
+from belay_testing.conformance.nested_writes import Hooks, Levels
+from belay_testing.conformance.ownership_facts import Facts
 from belay_testing.conformance.processes import Processes
-from belay_testing.conformance.recording import Recording
-from belay_testing.conformance.resolving import Resolving
-from belay_testing.conformance.retaining import Retaining
-from belay_testing.conformance.rivals import Rivals
+from belay_testing.conformance.reads import Histories
+from belay_testing.conformance.record import RecordOp
+from belay_testing.conformance.release import Ending
+from belay_testing.conformance.resolve import Resolving
+from belay_testing.conformance.retention import Retaining
+from belay_testing.conformance.run_pages import Listings
 from belay_testing.conformance.shared import Shared
-from belay_testing.conformance.shared_beside import SharedBeside
-from belay_testing.conformance.starting import Starting
-from belay_testing.conformance.stealing import Stealing
-from belay_testing.conformance.stories import Stories
+from belay_testing.conformance.shared_auxiliary import SharedBeside
+from belay_testing.conformance.snapshots import Moments
+from belay_testing.conformance.start import Starting
+from belay_testing.conformance.steal import Stealing
 from belay_testing.conformance.transitions import Transitions
 from belay_testing.conformance.values import Values
 from belay_testing.conformance.waits import Waits
-from belay_testing.conformance.waking import Waking
+from belay_testing.conformance.wake import Waking
 from belay_testing.conformance.writes import Writes
 from belay_testing.harness import Gap, Harness, Tamper
 
@@ -87,15 +87,15 @@ class StoreConformance(
 ):
     """The contract: runs, their fenced ownership, and attempts."""
 
-    answering: ClassVar = frozenset({"runs", "attempts"})
+    answering: ClassVar = frozenset({"runs:contract", "attempts:contract"})
 
 
 class EngineConformance(
-    Starting, Acquiring, Waking, Recording, Gates, Ending, Resolving, Histories, Crowds, Faces, EngineLockstep
+    Starting, Acquiring, Waking, RecordOp, Gates, Ending, Resolving, Histories, Crowds, Faces, EngineLockstep
 ):
     """The commands of the engine, and that both faces of a database respect each other."""
 
-    answering: ClassVar = frozenset({"engine"})
+    answering: ClassVar = frozenset({"runs:engine", "attempts:engine", "approvals"})
 
 
 class SharedConformance(Shared):

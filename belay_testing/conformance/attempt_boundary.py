@@ -7,16 +7,12 @@ from typing import Any, cast
 import pytest
 
 from belay_core.errors import AttemptStoreError
-from belay_core.outcomes.attempts import (
-    ExistingSame,
-    Inserted,
-    Patched,
-)
 from belay_core.records.attempt import (
     AttemptId,
     AttemptPatch,
 )
 from belay_core.records.owner import OwnerId
+from belay_core.stores.attempts import ExistingSame, Inserted, Patched
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import (

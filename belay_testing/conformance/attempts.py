@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from belay_core.ids import RunId
-from belay_core.outcomes.attempts import (
+from belay_core.records.attempt import (
+    ABSENT,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+)
+from belay_core.records.owner import LivenessEvidence
+from belay_core.records.run import RunStatus
+from belay_core.stores.attempts import (
     Conflict,
     ExistingSame,
     Finished,
@@ -16,15 +24,7 @@ from belay_core.outcomes.attempts import (
     StateChanged,
     Upserted,
 )
-from belay_core.outcomes.runs import FenceLost, NotFound, Transitioned, Updated
-from belay_core.records.attempt import (
-    ABSENT,
-    AttemptId,
-    AttemptPatch,
-    AttemptStoreOptions,
-)
-from belay_core.records.owner import LivenessEvidence
-from belay_core.records.run import RunStatus
+from belay_core.stores.run_contract import FenceLost, NotFound, Transitioned, Updated
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit

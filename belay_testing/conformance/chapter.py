@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import pytest_asyncio
 
-from belay_core.outcomes.runs import Activated
+from belay_core.stores.run_contract import Activated
 from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, A, R
 from belay_testing.harness import Gap, Harness, Tamper
@@ -24,7 +24,7 @@ class Chapter:
     most_histories: ClassVar[int | None] = None
     """How many histories the suite plays in lockstep at most, for drivers that are another one in disguise."""
     answering: ClassVar[frozenset[str]] = frozenset()
-    """The stores, named as in ``Stores``, whose every answer the chapter's suite has to see."""
+    """The stores, named as in ``Stores``, or their parts (``runs:contract``), whose every answer has to be seen."""
 
     @pytest_asyncio.fixture
     async def kit(self, harness: Harness) -> AsyncGenerator[Kit]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from belay_core.outcomes.runs import (
+from belay_core.records.owner import LivenessEvidence
+from belay_core.stores.run_contract import (
     Activated,
     AlreadyClaimed,
     ClaimChanged,
@@ -19,7 +20,6 @@ from belay_core.outcomes.runs import (
     SnapshotChanged,
     Transitioned,
 )
-from belay_core.records.owner import LivenessEvidence
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit

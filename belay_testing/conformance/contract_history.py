@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from belay_core.chance import seeded
 from belay_core.ids import RunId
+from belay_core.jitter import seeded
 from belay_core.records.attempt import ABSENT, Attempt, AttemptId, AttemptPatch, FinishAttempt
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunSnapshot, RunStatus, TransitionGuard

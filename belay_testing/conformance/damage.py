@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from belay_core.errors import RunStoreError
-from belay_core.outcomes.runs import (
-    AlreadyClaimed,
-    NotFound,
-)
 from belay_core.records.owner import OwnerId
+from belay_core.stores.run_contract import AlreadyClaimed, NotFound
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import ID, PENDING, RUNNING, A, B, R, own, refused, refused_attempt

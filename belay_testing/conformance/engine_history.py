@@ -4,15 +4,15 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
-from belay_core import commands
-from belay_core.chance import seeded
 from belay_core.ids import ApprovalId, RunId
-from belay_core.outcomes.engine import Parked, Renewed, Settled
-from belay_core.outcomes.runs import FenceLost
+from belay_core.jitter import seeded
+from belay_core.records import commands
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait
+from belay_core.stores.run_contract import FenceLost
+from belay_core.stores.runs import Renewed, RunParked, Settled
 from belay_testing.conformance.twins import Twins
 
 RUNS: Final = [RunId(f"run-{number}") for number in range(12)]
@@ -40,13 +40,13 @@ class EngineHistory:
             return self.luck.choice(self.leases)
         return Lease(self.luck.choice(RUNS), self.owner(), self.luck.randrange(3))
 
-    async def owned(self, name: str, command: Any) -> None:
-        answer = await self.twins.engine(name, command)
-        if isinstance(answer, Parked | Settled | FenceLost) and command.lease in self.live:
+    async def owned(self, command: Any) -> None:
+        answer = await self.twins.command(command)
+        if isinstance(answer, RunParked | Settled | FenceLost) and command.lease in self.live:
             self.live.remove(command.lease)
 
     async def known(self) -> tuple[commands.RunHistory, ...]:
-        known: tuple[commands.RunHistory, ...] = await self.twins.engine("history", commands.History(tuple(RUNS)))
+        known: tuple[commands.RunHistory, ...] = await self.twins.attempts("history", commands.History(tuple(RUNS)))
         return known
 
     async def approvals(self) -> list[ApprovalRecord]:
@@ -89,9 +89,9 @@ class EngineHistory:
             self.luck.choice((None, self.twins.now + 5_000)),
         )
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> RunWait:
         wake = self.luck.choice((None, self.twins.now + self.luck.randrange(4_000)))
-        return Waiting(self.luck.choice(("approval", "timer", "needs_review")), None, wake)
+        return RunWait(self.luck.choice(("approval", "timer", "needs_review")), None, wake)
 
     def seen_by(self, lease: Lease) -> int | None:
         return self.seen.get(lease) if self.luck.random() < 0.8 else None
@@ -110,46 +110,46 @@ class EngineHistory:
             priority=self.luck.randrange(3),
             run_at_ms=self.luck.choice((None, None, self.twins.now + 900)),
         )
-        await self.twins.engine("start", command)
+        await self.twins.runs("start", command)
 
     async def acquire(self) -> None:
         dead = tuple(lease.owner for lease in self.leases[-2:] if self.luck.random() < 0.15)
         limit = self.luck.choice((1, 2, 10))
         command = commands.Acquire(self.owner(), WORKFLOWS, limit, dead)
-        taken = [acquired.lease for acquired in await self.twins.engine("acquire", command)]
+        taken = [acquired.lease for acquired in await self.twins.runs("acquire", command)]
         self.leases += taken
         self.live += taken
 
     async def renew(self) -> None:
         leases = tuple(self.lease() for _ in range(self.luck.randrange(4)))
-        answers = await self.twins.engine("renew", commands.Renew(leases))
+        answers = await self.twins.runs("renew", commands.Renew(leases))
         for lease, answer in zip(leases, answers, strict=True):
             if isinstance(answer, Renewed):
-                self.seen[lease] = answer.news_ms
+                self.seen[lease] = answer.pending_signal_ms
 
     async def record(self) -> None:
         attempts = tuple(self.attempt() for _ in range(self.luck.choice((0, 1, 1, 1, 2, 3))))
-        await self.owned("record", commands.Record(self.lease(), attempts))
+        await self.owned(commands.Record(self.lease(), attempts))
 
     async def ask(self) -> None:
         if self.asked and self.luck.random() < 0.2:
-            return await self.owned("ask", self.luck.choice(self.asked))
+            return await self.owned(self.luck.choice(self.asked))
         lease = self.lease()
         attempt = replace(self.attempt(StepKind.GATE, StepState.WAITING), attempt=1, outcome=None)
         taken = {approval.approval_id for approval in await self.approvals()}
         approval = self.approval(lease, attempt)
         if approval.approval_id not in taken:
             self.asked.append(commands.Ask(lease, attempt, approval))
-            await self.owned("ask", self.asked[-1])
+            await self.owned(self.asked[-1])
         return None
 
     async def sleep(self) -> None:
         attempt = self.attempt(StepKind.SLEEP, StepState.WAITING)
-        await self.owned("sleep", commands.Sleep(self.lease(), attempt))
+        await self.owned(commands.Sleep(self.lease(), attempt))
 
     async def withdraw(self) -> None:
         attempt = self.attempt(StepKind.GATE, self.luck.choice((StepState.CANCELLED, StepState.SKIPPED)))
-        await self.owned("withdraw", commands.Withdraw(self.lease(), attempt))
+        await self.owned(commands.Withdraw(self.lease(), attempt))
 
     async def lapse(self) -> None:
         lease, attempt = self.lease(), self.attempt(StepKind.GATE, StepState.SUCCEEDED)
@@ -157,7 +157,7 @@ class EngineHistory:
             if approval.run_id == lease.run_id and self.luck.random() < 0.7:
                 attempt = replace(attempt, step_key=approval.step_key, attempt=1)
                 self.twins.advance(self.luck.choice((0, 5_000)))
-        await self.owned("lapse", commands.Lapse(lease, f"{lease.run_id}/{attempt.step_key}", attempt))
+        await self.owned(commands.Lapse(lease, f"{lease.run_id}/{attempt.step_key}", attempt))
 
     async def park(self) -> None:
         lease = self.lease()
@@ -165,22 +165,22 @@ class EngineHistory:
         notes = ('{"n":1}',) * self.luck.randrange(2)
         request = self.luck.choice((None, "1"))
         seen = self.seen_by(lease)
-        await self.owned("park", commands.Park(lease, self.waiting(), request, ready, seen, notes))
+        await self.owned(commands.Park(lease, self.waiting(), request, ready, seen, notes))
 
     async def settle(self) -> None:
         if self.luck.random() < 0.6:
             return
         lease = self.lease()
         status: Any = self.luck.choice((RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED))
-        await self.owned("settle", commands.Settle(lease, status, "1", None, self.seen_by(lease), ()))
+        await self.owned(commands.Settle(lease, status, "1", None, self.seen_by(lease), ()))
 
     async def wake(self) -> None:
-        await self.twins.engine("wake", commands.Wake(self.luck.choice((1, 100))))
+        await self.twins.runs("wake", commands.Wake(self.luck.choice((1, 100))))
 
     async def cancel(self) -> None:
         if self.luck.random() < 0.4:
             run_id = self.luck.choice(self.live).run_id if self.live else self.luck.choice(RUNS)
-            await self.twins.engine("cancel", commands.Cancel(run_id, "ada"))
+            await self.twins.runs("cancel", commands.Cancel(run_id, "ada"))
 
     async def decide(self) -> None:
         approval, subject = f"{self.luck.choice(RUNS)}/{self.luck.choice('abc')}#1", "1"
@@ -190,7 +190,7 @@ class EngineHistory:
             approval, subject = chosen.approval_id, self.luck.choice((chosen.subject, chosen.subject, "other"))
         digest = sha256(subject.encode()).hexdigest()
         decision: Any = self.luck.choice(("approved", "rejected"))
-        await self.twins.engine("decide", commands.Decide(approval, decision, digest, "ada"))
+        await self.twins.approvals("decide", commands.Decide(approval, decision, digest, "ada"))
 
     async def resolve(self) -> None:
         word = self.luck.choice((commands.Happened("7"), commands.Retry(), commands.Retry(), commands.GiveUp()))
@@ -203,7 +203,7 @@ class EngineHistory:
         ]
         if orphans and self.luck.random() < 0.7:
             run_id, key = self.luck.choice(orphans)
-        await self.twins.engine("resolve", commands.Resolve(run_id, word, "ada", key))
+        await self.twins.runs("resolve", commands.Resolve(run_id, word, "ada", key))
 
 
 MOVES = [

@@ -8,22 +8,13 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted
-from belay_core.outcomes.engine import (
-    AlreadyDecided,
-    Decided,
-    News,
-    NoSuchApproval,
-    NotYet,
-    Parked,
-    Recorded,
-    SubjectChanged,
-    TooLate,
-)
+from belay_core.records import commands
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepState
+from belay_core.stores.approvals import AlreadyDecided, Decided, NoSuchApproval, NotYet, SubjectChanged, TooLate
+from belay_core.stores.attempts import Conflict, ExistingSame, Inserted, Recorded
+from belay_core.stores.runs import PendingSignal, RunParked
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 
@@ -37,8 +28,8 @@ class Gates(Chapter):
         history = await kit.history()
         assert [(a.step_key, a.state, a.kind) for a in history.attempts] == [("editor#1", "waiting", "gate")]
         assert history.approvals == (kit.asked(lapse_at_ms=kit.now + 60_000),)
-        assert await kit.engine.find_approval("ap-1") == history.approvals[0]
-        [created, asked] = await kit.engine.journal(RunId("run-1"))
+        assert await kit.stores.approvals.find("ap-1") == history.approvals[0]
+        [created, asked] = await kit.stores.journal.read(RunId("run-1"))
         assert (created.kind, asked.kind, asked.at_ms) == ("created", "asked", kit.now)
         assert json.loads(asked.facts) == {"gate": "editor", "approval_id": "ap-1"}
 
@@ -47,7 +38,7 @@ class Gates(Chapter):
         assert await kit.ask(lease) == Inserted()
         assert await kit.ask(lease) == ExistingSame()
         other = commands.Ask(lease, kit.gate(), replace(kit.asked(), subject="1", subject_digest="x"))
-        assert await kit.engine.ask(other) == Conflict()
+        assert await kit.stores.approvals.ask(other) == Conflict()
         assert await kit.ask(lease, approval="ap-2") == Conflict()
         assert await kit.kinds() == ["created", "asked"]
 
@@ -71,7 +62,7 @@ class Gates(Chapter):
         assert (approval.decision, approval.decided_by, approval.decided_at_ms) == ("approved", "ada", kit.now)
         assert (approval.reason, approval.edited, approval.edited_digest) == ("cheaper", edited, digest)
         assert (await kit.run()).ready_at_ms == kit.now
-        entry = (await kit.engine.journal(RunId("run-1")))[-1]
+        entry = (await kit.stores.journal.read(RunId("run-1")))[-1]
         facts = {"approval_id": "ap-1", "gate": "editor", "decision": "approved", "by": "ada", "digest": digest}
         assert (entry.kind, json.loads(entry.facts)) == ("decided", facts)
 
@@ -85,7 +76,7 @@ class Gates(Chapter):
         assert await kit.decide() == first
         assert await kit.decide(decision="rejected", by="ada") == first
         assert await kit.decide(digest="other") == first
-        await kit.settle(lease, RunStatus.FAILED, seen_ms=(await kit.renew(lease)).news_ms)
+        await kit.settle(lease, RunStatus.FAILED, seen_ms=(await kit.renew(lease)).pending_signal_ms)
         assert await kit.decide() == first
         assert await kit.kinds() == ["created", "asked", "decided", "settled"]
 
@@ -94,7 +85,7 @@ class Gates(Chapter):
         await kit.ask(lease)
         assert await kit.decide(digest="0" * 64) == SubjectChanged()
         assert (await kit.approval("ap-1")).decision is None
-        assert (await kit.renew(lease)).news_ms is None
+        assert (await kit.renew(lease)).pending_signal_ms is None
         assert await kit.decide("nobody-asked") == NoSuchApproval()
 
     async def test_a_gate_lapses_at_its_very_moment_for_both_sides(self, kit: Kit) -> None:
@@ -103,10 +94,10 @@ class Gates(Chapter):
         await kit.ask(lease, lapse_at_ms=lapse_at)
         ended = kit.gate(state=StepState.SUCCEEDED, outcome='"lapsed"')
         kit.clock.advance(999)
-        assert await kit.engine.lapse(commands.Lapse(lease, "ap-1", ended)) == NotYet(lapse_at)
+        assert await kit.stores.approvals.lapse(commands.Lapse(lease, "ap-1", ended)) == NotYet(lapse_at)
         kit.clock.advance(1)
         assert await kit.decide(digest="other") == TooLate()
-        assert isinstance(await kit.engine.lapse(commands.Lapse(lease, "ap-1", ended)), Recorded)
+        assert isinstance(await kit.stores.approvals.lapse(commands.Lapse(lease, "ap-1", ended)), Recorded)
         assert await kit.decide() == TooLate()
         approval = await kit.approval("ap-1")
         assert (approval.decision, approval.decided_at_ms, approval.decided_by) == ("lapsed", lapse_at, None)
@@ -119,7 +110,7 @@ class Gates(Chapter):
         await kit.decide()
         decided_at = kit.now
         kit.clock.advance(20)
-        answer = await kit.engine.lapse(commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
+        answer = await kit.stores.approvals.lapse(commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
         assert answer == AlreadyDecided("approved", "ada", decided_at)
         assert (await kit.attempts())["editor#1"].state is StepState.WAITING
 
@@ -127,8 +118,8 @@ class Gates(Chapter):
         first, second = await kit.own("run-1"), await kit.own("run-2")
         await kit.ask(first, lapse_at_ms=kit.now)
         ended = kit.gate(state=StepState.SUCCEEDED)
-        assert await kit.engine.lapse(commands.Lapse(second, "ap-1", ended)) == NoSuchApproval()
-        assert await kit.engine.lapse(commands.Lapse(first, "ap-9", ended)) == NoSuchApproval()
+        assert await kit.stores.approvals.lapse(commands.Lapse(second, "ap-1", ended)) == NoSuchApproval()
+        assert await kit.stores.approvals.lapse(commands.Lapse(first, "ap-9", ended)) == NoSuchApproval()
         assert await kit.attempts("run-2") == {}
 
     async def test_a_gate_that_has_ended_otherwise_does_not_lapse(self, kit: Kit) -> None:
@@ -136,7 +127,7 @@ class Gates(Chapter):
         await kit.ask(lease, lapse_at_ms=kit.now)
         await kit.record(lease, kit.gate(state=StepState.CANCELLED))
         ended = kit.gate(state=StepState.SUCCEEDED)
-        assert await kit.engine.lapse(commands.Lapse(lease, "ap-1", ended)) == Conflict()
+        assert await kit.stores.approvals.lapse(commands.Lapse(lease, "ap-1", ended)) == Conflict()
         assert (await kit.attempts())["editor#1"].state is StepState.CANCELLED
 
     async def test_a_gate_that_never_lapses_never_lapses(self, kit: Kit) -> None:
@@ -144,16 +135,18 @@ class Gates(Chapter):
         await kit.ask(lease)
         kit.clock.advance(10**12)
         [taken] = await kit.acquire()
-        answer = await kit.engine.lapse(commands.Lapse(taken.lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
+        answer = await kit.stores.approvals.lapse(
+            commands.Lapse(taken.lease, "ap-1", kit.gate(state=StepState.SUCCEEDED))
+        )
         assert isinstance(answer, NotYet)
 
     async def test_a_withdrawn_gate_takes_no_decision(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.ask(lease)
         closed = kit.gate(state=StepState.CANCELLED)
-        assert isinstance(await kit.engine.withdraw(commands.Withdraw(lease, closed)), Recorded)
-        assert isinstance(await kit.engine.withdraw(commands.Withdraw(lease, closed)), Recorded)
-        assert await kit.engine.withdraw(commands.Withdraw(lease, replace(closed, recorded=9))) == Conflict()
+        assert isinstance(await kit.stores.approvals.withdraw(commands.Withdraw(lease, closed)), Recorded)
+        assert isinstance(await kit.stores.approvals.withdraw(commands.Withdraw(lease, closed)), Recorded)
+        assert await kit.stores.approvals.withdraw(commands.Withdraw(lease, replace(closed, recorded=9))) == Conflict()
         assert await kit.decide() == TooLate()
         assert (await kit.approval("ap-1")).decision == "withdrawn"
         assert await kit.kinds() == ["created", "asked", "withdrawn"]
@@ -162,14 +155,14 @@ class Gates(Chapter):
         lease = await kit.own()
         await kit.ask(lease)
         await kit.decide()
-        await kit.engine.withdraw(commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
+        await kit.stores.approvals.withdraw(commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
         assert (await kit.approval("ap-1")).decision == "approved"
         assert (await kit.attempts())["editor#1"].state is StepState.CANCELLED
 
     async def test_a_gate_nobody_had_to_look_at_is_withdrawn_without_a_question(self, kit: Kit) -> None:
         lease = await kit.own()
         skipped = kit.gate(state=StepState.SKIPPED)
-        assert isinstance(await kit.engine.withdraw(commands.Withdraw(lease, skipped)), Recorded)
+        assert isinstance(await kit.stores.approvals.withdraw(commands.Withdraw(lease, skipped)), Recorded)
         assert (await kit.attempts())["editor#1"].state is StepState.SKIPPED
         assert await kit.kinds() == ["created"]
 
@@ -180,7 +173,7 @@ class Gates(Chapter):
             await kit.ask(lease, f"g#{number}", f"ap-{number}")
         await kit.decide("ap-2")
         await kit.record(lease, kit.gate("g#2", StepState.SUCCEEDED, recorded=5))
-        await kit.settle(lease, RunStatus.COMPLETED, seen_ms=(await kit.renew(lease)).news_ms)
+        await kit.settle(lease, RunStatus.COMPLETED, seen_ms=(await kit.renew(lease)).pending_signal_ms)
         approvals = {a.approval_id: a.decision for a in (await kit.history()).approvals}
         assert approvals == {"ap-1": "withdrawn", "ap-2": "approved", "ap-3": "withdrawn"}
         attempts = await kit.attempts()
@@ -193,14 +186,14 @@ class Gates(Chapter):
         kit.clock.advance(1)
         lease = await kit.own("run-1")
         await kit.ask(lease, approval="ap-1")
-        listed = await kit.engine.list_approvals(commands.ListApprovals())
+        listed = await kit.stores.approvals.list(commands.ListApprovals())
         assert [approval.approval_id for approval in listed] == ["ap-2", "ap-1"]
-        only = await kit.engine.list_approvals(commands.ListApprovals(run_id=RunId("run-1")))
+        only = await kit.stores.approvals.list(commands.ListApprovals(run_id=RunId("run-1")))
         assert [approval.approval_id for approval in only] == ["ap-1"]
-        assert len(await kit.engine.list_approvals(commands.ListApprovals(limit=1))) == 1
+        assert len(await kit.stores.approvals.list(commands.ListApprovals(limit=1))) == 1
         await kit.decide("ap-2")
         await kit.settle(lease, RunStatus.COMPLETED)
-        assert await kit.engine.list_approvals(commands.ListApprovals()) == ()
+        assert await kit.stores.approvals.list(commands.ListApprovals()) == ()
 
     async def test_of_fifty_decisions_at_once_one_counts_and_all_others_name_it(self, kit: Kit) -> None:
         lease = await kit.own()
@@ -228,8 +221,8 @@ class Gates(Chapter):
             answers = await asyncio.gather(*(calls if park_first else calls[::-1]))
             parked, decided = answers if park_first else answers[::-1]
             assert isinstance(decided, Decided)
-            if parked == News():
-                assert (await kit.renew(lease)).news_ms is not None
+            if parked == PendingSignal():
+                assert (await kit.renew(lease)).pending_signal_ms is not None
             else:
-                assert parked == Parked()
+                assert parked == RunParked()
                 assert [taken.run.run_id for taken in await kit.acquire()] == [run_id]

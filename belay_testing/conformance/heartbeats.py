@@ -3,11 +3,7 @@
 from typing import Any
 
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import (
-    FenceLost,
-    NotFound,
-    Updated,
-)
+from belay_core.stores.run_contract import FenceLost, NotFound, Updated
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit

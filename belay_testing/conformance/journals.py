@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from belay_core.ids import RunId
-from belay_core.outcomes.journal import Appended
-from belay_core.outcomes.runs import FenceLost, NotFound
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import JournalEntry
-from belay_testing.conformance.beside import facts, kinds
+from belay_core.stores.journal import Appended
+from belay_core.stores.run_contract import FenceLost, NotFound
+from belay_testing.conformance.auxiliary import facts, kinds
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import A, B, R, own
 

@@ -1,19 +1,34 @@
 """A kit to make runs, leases and records by hand."""
 
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
-from belay_core import commands
 from belay_core.ids import ApprovalId, RunId
-from belay_core.outcomes import engine as outcomes
+from belay_core.records import commands
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.step_record import StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, RunRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait, WorkflowRun
 from belay_core.stores import Stores
+from belay_core.stores.runs import Acquired, StartOutcome
 from belay_testing.clock import ManualClock
 
 SUBJECT = '{"amount":12,"to":"Zoë"}'
 DIGEST = sha256(SUBJECT.encode()).hexdigest()
+
+
+STORE_OF: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("start", "acquire", "wake", "renew", "park", "settle", "cancel", "resolve"), "runs"),
+    **dict.fromkeys(("record", "sleep", "history"), "attempts"),
+    **dict.fromkeys(("ask", "withdraw", "lapse", "decide"), "approvals"),
+}
+"""The store, named as in ``Stores``, that does a command, by the command's name."""
+
+
+def send(stores: Any, command: Any) -> Any:
+    """Have the store whose command it is do it."""
+    name = type(command).__name__.lower()
+    return getattr(getattr(stores, STORE_OF[name]), name)(command)
 
 
 class Kit:
@@ -24,7 +39,6 @@ class Kit:
 
     def __init__(self, stores: Stores, clock: ManualClock) -> None:
         self.stores = stores
-        self.engine = stores.engine
         self.clock = clock
 
     @property
@@ -36,15 +50,15 @@ class Kit:
         """A process, by default one that has never been named before."""
         return OwnerId("host-a", pid, nonce or self.stores.ids.nonce())
 
-    async def start(self, run_id: str = "run-1", workflow: str = "refund", **more: Any) -> outcomes.StartOutcome:
+    async def start(self, run_id: str = "run-1", workflow: str = "refund", **more: Any) -> StartOutcome:
         """A new run of a workflow."""
         given: dict[str, Any] = {"version": "1", "input": '{"order":1}', **more}
-        return await self.engine.start(commands.Start(RunId(run_id), workflow, **given))
+        return await self.stores.runs.start(commands.Start(RunId(run_id), workflow, **given))
 
-    async def acquire(self, workflow: str = "refund", limit: int = 10, **more: Any) -> list[outcomes.Acquired]:
+    async def acquire(self, workflow: str = "refund", limit: int = 10, **more: Any) -> list[Acquired]:
         """Own what may be taken."""
         owner = more.pop("owner", None) or self.owner()
-        return list(await self.engine.acquire(commands.Acquire(owner, (workflow,), limit, **more)))
+        return list(await self.stores.runs.acquire(commands.Acquire(owner, (workflow,), limit, **more)))
 
     async def own(self, run_id: str = "run-1", **more: Any) -> Lease:
         """A new run, acquired: its lease."""
@@ -84,46 +98,46 @@ class Kit:
     async def ask(self, lease: Lease, key: str = "editor#1", approval: str = "ap-1", **more: Any) -> Any:
         """Open a gate."""
         asked = self.asked(lease.run_id, key, approval, **more)
-        return await self.engine.ask(commands.Ask(lease, self.gate(key), asked))
+        return await self.stores.approvals.ask(commands.Ask(lease, self.gate(key), asked))
 
     async def decide(self, approval: str = "ap-1", decision: Any = "approved", by: str = "ada", **more: Any) -> Any:
         """Answer a gate."""
         digest = more.pop("digest", DIGEST)
-        return await self.engine.decide(commands.Decide(approval, decision, digest, by, **more))
+        return await self.stores.approvals.decide(commands.Decide(approval, decision, digest, by, **more))
 
     async def park(self, lease: Lease, reason: str = "approval", **more: Any) -> Any:
         """Suspend a run."""
-        waiting = Waiting(reason, more.pop("token", None), more.pop("wake_at_ms", None))
-        return await self.engine.park(commands.Park(lease, waiting, **more))
+        waiting = RunWait(reason, more.pop("token", None), more.pop("wake_at_ms", None))
+        return await self.stores.runs.park(commands.Park(lease, waiting, **more))
 
     async def record(self, lease: Lease, *steps: StepRecord) -> Any:
         """Store attempts."""
-        return await self.engine.record(commands.Record(lease, steps))
+        return await self.stores.attempts.record(commands.Record(lease, steps))
 
     async def renew(self, lease: Lease) -> Any:
         """Keep one lease."""
-        [answer] = await self.engine.renew(commands.Renew((lease,)))
+        [answer] = await self.stores.runs.renew(commands.Renew((lease,)))
         return answer
 
     async def settle(self, lease: Lease, status: Any, **more: Any) -> Any:
         """End a run."""
-        return await self.engine.settle(commands.Settle(lease, status, **more))
+        return await self.stores.runs.settle(commands.Settle(lease, status, **more))
 
-    async def run(self, run_id: str = "run-1") -> RunRecord:
+    async def run(self, run_id: str = "run-1") -> WorkflowRun:
         """A run as it stands; it has to be there."""
-        found = await self.engine.find_run(RunId(run_id))
+        found = await self.stores.runs.find(RunId(run_id))
         assert found is not None
         return found
 
     async def approval(self, approval_id: str = "ap-1") -> ApprovalRecord:
         """An approval as it stands; it has to be there."""
-        found = await self.engine.find_approval(approval_id)
+        found = await self.stores.approvals.find(approval_id)
         assert found is not None
         return found
 
     async def history(self, run_id: str = "run-1") -> commands.RunHistory:
         """A run with everything recorded of it."""
-        [history] = await self.engine.history(commands.History((RunId(run_id),)))
+        [history] = await self.stores.attempts.history(commands.History((RunId(run_id),)))
         return history
 
     async def attempts(self, run_id: str = "run-1") -> dict[str, StepRecord]:
@@ -132,4 +146,4 @@ class Kit:
 
     async def kinds(self, run_id: str = "run-1") -> list[str]:
         """The kinds of a run's events, in order."""
-        return [entry.kind for entry in await self.engine.journal(RunId(run_id))]
+        return [entry.kind for entry in await self.stores.journal.read(RunId(run_id))]

@@ -6,13 +6,8 @@ import pytest
 
 from belay_core.errors import RunStoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import (
-    AlreadyRequested,
-    CancelRequested,
-    NotFound,
-    Terminal,
-)
 from belay_core.records.run import CreateOptions, RunStatus
+from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, NotFound, Terminal
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import (

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest_asyncio
 
-from belay_core import commands
+from belay_core.records import commands
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.clock import ManualClock
-from belay_testing.conformance.beside_history import BesideHistory
+from belay_testing.conformance.auxiliary_history import BesideHistory
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.contract_history import ContractHistory
 from belay_testing.conformance.engine_history import RUNS, EngineHistory
@@ -81,9 +81,9 @@ class EngineLockstep(_InLockstep):
 
 async def compare(twins: Twins) -> None:
     """Everything that is stored of the engine's runs."""
-    await twins.engine("history", commands.History(tuple(RUNS)))
+    await twins.attempts("history", commands.History(tuple(RUNS)))
     for run_id in RUNS:
-        await twins.engine("journal", run_id)
-    await twins.engine("list_runs", commands.ListRuns())
-    await twins.engine("list_approvals", commands.ListApprovals())
-    await twins.engine("running_owners", "host")
+        await twins.journal("read", run_id)
+    await twins.runs("list", commands.ListRuns())
+    await twins.approvals("list", commands.ListApprovals())
+    await twins.runs("running_owners", "host")

@@ -9,10 +9,10 @@ import pytest
 from belay_core.errors import AttemptStoreError, RunStoreError
 from belay_core.ids import RunId
 from belay_core.limits import HEARTBEAT_STALE_AFTER
-from belay_core.outcomes.runs import Activated, Claimed, Transitioned
 from belay_core.records.attempt import Attempt, AttemptId, FinishAttempt
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunSnapshot, RunStatus
+from belay_core.stores.run_contract import Activated, Claimed, Transitioned
 
 A: Final = OwnerId("host-a", 101, "owner-a")
 B: Final = OwnerId("host-a", 202, "owner-b")

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Decided, Recorded
+from belay_core.records import commands
 from belay_core.records.owner import Lease
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepState
+from belay_core.stores.approvals import Decided
+from belay_core.stores.attempts import Recorded
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 from belay_testing.harness import Harness
@@ -56,13 +57,13 @@ class Processes(Chapter):
                 parked = answers[1] if order else answers[0]
                 run = await owner.run(f"run-{number}")
                 if run.status is RunStatus.SUSPENDED:
-                    assert type(parked).__name__ == "Parked"
+                    assert type(parked).__name__ == "RunParked"
                     assert run.ready_at_ms is not None
                     [taken] = await owner.acquire()
                     lease = taken.lease
                 else:
-                    assert (await owner.renew(lease)).news_ms is not None
-                await owner.settle(lease, RunStatus.COMPLETED, seen_ms=(await owner.renew(lease)).news_ms)
+                    assert (await owner.renew(lease)).pending_signal_ms is not None
+                await owner.settle(lease, RunStatus.COMPLETED, seen_ms=(await owner.renew(lease)).pending_signal_ms)
 
     async def test_starts_with_one_key_from_two_processes_start_once(self, harness: Harness) -> None:
         async with harness.open() as one, harness.open() as other:
@@ -87,10 +88,10 @@ class Processes(Chapter):
                 run_id = RunId(f"run-{number}")
                 work += [
                     kits[0].record(lease, kits[0].step()),
-                    kits[1].engine.cancel(commands.Cancel(run_id)),
-                    kits[1].engine.resolve(commands.Resolve(run_id, commands.Retry(), "ada", "pay#1")),
-                    kits[0].engine.renew(commands.Renew(tuple(leases))),
-                    kits[1].engine.renew(commands.Renew(tuple(reversed(leases)))),
+                    kits[1].stores.runs.cancel(commands.Cancel(run_id)),
+                    kits[1].stores.runs.resolve(commands.Resolve(run_id, commands.Retry(), "ada", "pay#1")),
+                    kits[0].stores.runs.renew(commands.Renew(tuple(leases))),
+                    kits[1].stores.runs.renew(commands.Renew(tuple(reversed(leases)))),
                 ]
             answers = await asyncio.gather(*work)
             assert sum(isinstance(answer, Recorded) for answer in answers) == 12

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from belay_core.ids import RunId
-from belay_core.outcomes.attempts import ExistingSame, Finished, Inserted, StateChanged
-from belay_core.outcomes.runs import (
+from belay_core.records.owner import LivenessEvidence, OwnerId
+from belay_core.records.run import RunStatus
+from belay_core.stores.attempts import ExistingSame, Finished, Inserted, StateChanged
+from belay_core.stores.run_contract import (
     Activated,
     AlreadyRequested,
     CancelRequested,
@@ -15,8 +17,6 @@ from belay_core.outcomes.runs import (
     Transitioned,
     Updated,
 )
-from belay_core.records.owner import LivenessEvidence, OwnerId
-from belay_core.records.run import RunStatus
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import (
     ID,

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import (
+from belay_core.records.owner import OwnerId
+from belay_core.records.run import RunStatus, TransitionGuard
+from belay_core.stores.run_contract import (
     Activated,
     CancelRequested,
     Claimed,
@@ -15,8 +17,6 @@ from belay_core.outcomes.runs import (
     NotFound,
     Transitioned,
 )
-from belay_core.records.owner import OwnerId
-from belay_core.records.run import RunStatus, TransitionGuard
 from belay_testing.cases import case
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit

@@ -6,6 +6,7 @@ from typing import Any
 from belay_core.errors import StoreError
 from belay_core.stores import Stores
 from belay_testing.clock import ManualClock
+from belay_testing.conformance.kit import STORE_OF
 
 
 class Twins:
@@ -35,9 +36,14 @@ class Twins:
         """The answer of both attempt stores."""
         return await self._both("attempts", operation, *given)
 
-    async def engine(self, operation: str, *given: Any) -> Any:
-        """The answer of both engine stores."""
-        return await self._both("engine", operation, *given)
+    async def approvals(self, operation: str, *given: Any) -> Any:
+        """The answer of both approval stores."""
+        return await self._both("approvals", operation, *given)
+
+    async def command(self, command: Any) -> Any:
+        """The answer of both to a command of the engine."""
+        name = type(command).__name__.lower()
+        return await self._both(STORE_OF[name], name, command)
 
     async def waiting(self, operation: str, *given: Any) -> Any:
         """The answer of both waiting stores."""

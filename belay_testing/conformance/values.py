@@ -5,16 +5,16 @@ from typing import Any, Final
 
 import pytest
 
-from belay_core.admission import json
-from belay_core.admission.text import is_durable
 from belay_core.errors import AttemptStoreError, RunStoreError
-from belay_core.outcomes.attempts import Conflict, ExistingSame, Finished, Inserted
-from belay_core.outcomes.runs import Transitioned, Updated
 from belay_core.records.attempt import ABSENT, AttemptId, AttemptPatch, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
+from belay_core.stores.attempts import Conflict, ExistingSame, Finished, Inserted
+from belay_core.stores.run_contract import Transitioned, Updated
+from belay_core.values import json
+from belay_core.values.text import is_durable
 from belay_testing.conformance.chapter import Chapter
-from belay_testing.conformance.hostile import TEXTS, Hostile
+from belay_testing.conformance.hostile_values import TEXTS, Hostile
 from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, RUNNING, A, R, finish, refused, refused_attempt
 

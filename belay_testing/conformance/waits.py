@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import NotFound, Transitioned
-from belay_core.outcomes.waiting import NotWaiting, Parked, Woken
 from belay_core.records.attempt import ABSENT
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.waiting import Wait, WaitingRow
-from belay_testing.conformance.beside import LONG, QUESTION, kinds, parked
+from belay_core.stores.run_contract import NotFound, Transitioned
+from belay_core.stores.waiting import NotWaiting, Parked, Woken
+from belay_testing.conformance.auxiliary import LONG, QUESTION, kinds, parked
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import A, B, R, own
 

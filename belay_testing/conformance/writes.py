@@ -7,10 +7,10 @@ import pytest
 
 from belay_core.errors import DatabaseError, RunStoreError, WriterError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import Activated, FenceLost
 from belay_core.records.run import RunStatus
+from belay_core.stores.run_contract import Activated, FenceLost
 from belay_testing.cancels.awaits import struck
-from belay_testing.conformance.beside import exists
+from belay_testing.conformance.auxiliary import exists
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import ID, PENDING, RUNNING, A, R, refused
 

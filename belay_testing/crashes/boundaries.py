@@ -1,6 +1,7 @@
 """The moments at which a database is spoken to: before and after each statement, before and after each commit.
 
-They are SQLAlchemy's documented events on the engines that ``belay_drivers.sql.watching.engines_of`` names.
+They are SQLAlchemy's documented events on the engines that ``engines_of`` in
+``belay_drivers.sql.connection.engine_lookup`` names.
 """
 
 from collections.abc import Callable, Generator, Iterable

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from belay_core.stores import Stores
-from belay_core.workflows.catalogue import Registrable
-from belay_drivers.sql.watching import engines_of
+from belay_core.workflows.registry import Registrable
+from belay_drivers.sql.connection.engine_lookup import engines_of
 from belay_testing.clock import ManualClock
 from belay_testing.crashes.boundaries import Boundaries
 from belay_testing.crashes.trial import Case, End, Said, Trial, held_against, is_working
 from belay_testing.drive import vanish
-from belay_testing.faults import Fault, FaultStore, kill_after, kill_before, over
+from belay_testing.faults import Fault, FaultStores, kill_after, kill_before
 from belay_testing.handles import StoresHandle
 
 SHOWN = 10
@@ -122,8 +122,8 @@ class Crashes:
     ) -> tuple[int, list[str], End]:
         trial = Trial(stores, self._clock, case)
         await trial.begin()
-        counting, boundaries = FaultStore(stores.engine), Boundaries(of=is_working)
-        async with trial.worker(over_stores(over(stores, counting))) as worker:
+        counting, boundaries = FaultStores(stores), Boundaries(of=is_working)
+        async with trial.worker(over_stores(counting.stores)) as worker:
             with boundaries.watching(engines_of(stores)):
                 await trial.worked(worker, lambda: False)
         return len(counting.calls), boundaries.names, await trial.end()
@@ -133,9 +133,9 @@ class Crashes:
     ) -> None:
         trial = Trial(stores, self._clock, case)
         await trial.begin()
-        faulty = FaultStore(stores.engine, at=kill.at if kill.fault else 0, fault=kill.fault)
+        faulty = FaultStores(stores, at=kill.at if kill.fault else 0, fault=kill.fault)
         boundaries = Boundaries(at=0 if kill.fault else kill.at, strike=faulty.end, of=is_working)
-        async with trial.worker(over_stores(over(stores, faulty))) as worker:
+        async with trial.worker(over_stores(faulty.stores)) as worker:
             with ExitStack() as stack:
                 if kill.fault is None:
                     stack.enter_context(boundaries.watching(engines_of(stores)))
@@ -153,7 +153,7 @@ def _kills(calls: int, statements: int) -> Iterable[Kill]:
         yield Kill(at, None)
 
 
-def _place(kill: Kill, faulty: FaultStore[Any], boundaries: Boundaries) -> str:
+def _place(kill: Kill, faulty: FaultStores, boundaries: Boundaries) -> str:
     if kill.fault is None:
         return f"killed at statement boundary {kill.at} ({boundaries.names[kill.at - 1]})"
     when = "before" if kill.fault.before else "after"

@@ -12,10 +12,10 @@ from belay_core import Client, InvalidTransitionError, RunHandle, Worker
 from belay_core.errors import StoreError
 from belay_core.records.step_record import StepState
 from belay_core.stores import Stores
-from belay_core.workflows.catalogue import Registrable
+from belay_core.workflows.registry import Registrable
 from belay_testing.clock import ManualClock
-from belay_testing.crashes.observing import Observer, Seen
-from belay_testing.drive import drain
+from belay_testing.crashes.observer import Observer, Seen
+from belay_testing.drive import run_ready
 
 Said: TypeAlias = Literal["approved", "rejected", "nobody"]
 """What is said at a gate; with ``nobody`` it lapses."""
@@ -52,7 +52,7 @@ class End:
     outcome: str | None
     """Its result or its error, as JSON text."""
     seen: Seen
-    doubtful: bool
+    ambiguous: bool
     """Whether a step that is not idempotent is left whose end nobody knows."""
 
 
@@ -78,7 +78,7 @@ class Trial:
 
     def worker(self, stores: Stores, *, background: bool = False) -> Worker:
         """A worker for the run, watched; it reaches the database through these stores."""
-        watched = replace(stores, engine=self.observer.over(stores.engine))
+        watched = replace(stores, attempts=self.observer.over(stores.attempts))
         flows, watchers = [self.case.flow], [self.observer]
         return Worker(watched, flows, telemetry=False, middleware=watchers, background=background)
 
@@ -106,8 +106,8 @@ class Trial:
         self.observer.look()
         history, explained = await self.client.history(self.run), await self.client.explain(self.run)
         outcome = history.run.result if history.run.error is None else history.run.error
-        doubtful = any(each.state is StepState.ORPHANED and not each.idempotent for each in history.attempts)
-        return End(explained.state, explained.because, outcome, self.observer.seen, doubtful)
+        ambiguous = any(each.state is StepState.ORPHANED and not each.idempotent for each in history.attempts)
+        return End(explained.state, explained.because, outcome, self.observer.seen, ambiguous)
 
     async def worked(
         self, worker: Worker, gone: Callable[[], bool], vanish: Callable[[], Awaitable[None]] | None = None
@@ -126,7 +126,7 @@ class Trial:
     async def _drained(
         self, worker: Worker, gone: Callable[[], bool], vanish: Callable[[], Awaitable[None]] | None
     ) -> None:
-        draining = asyncio.ensure_future(_drain(worker))
+        draining = asyncio.ensure_future(_execute_run(worker))
         while not draining.done():
             await asyncio.wait({draining}, timeout=_LOOK)
             if gone() and vanish is not None:
@@ -161,9 +161,9 @@ class Trial:
             self.clock.advance(max(0.0, run.waiting.wake_at_ms - self.clock.now()))
 
 
-async def _drain(worker: Worker) -> None:
+async def _execute_run(worker: Worker) -> None:
     _WORKING.set(True)
-    await drain(worker)
+    await run_ready(worker)
 
 
 def is_working() -> bool:
@@ -174,7 +174,7 @@ def is_working() -> bool:
 def held_against(trial: Trial, end: End, undisturbed: End) -> Iterable[str]:
     """What a disturbed run did that it must not: each in words."""
     if end.state == "needs_review" != undisturbed.state:
-        if not end.doubtful:
+        if not end.ambiguous:
             yield f"run {trial.run.run_id} waits for an operator although nobody is in doubt: {end.because}"
     elif end.state != undisturbed.state:
         yield f"run {trial.run.run_id} is stuck, {end.state}: {end.because}"

@@ -21,7 +21,7 @@ DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 LISTED = [
     "belay_core",
     "belay_core.client",
-    "belay_core.commands",
+    "belay_core.records.commands",
     "belay_core.stores",
     "belay_core.telemetry",
     "belay_drivers.postgres",
@@ -32,11 +32,11 @@ LISTED = [
 """Modules whose public names are those of a list."""
 
 WHOLE = [
-    "belay_core.chance",
+    "belay_core.jitter",
     "belay_core.errors",
     "belay_core.ids",
     "belay_core.limits",
-    "belay_core.moments",
+    "belay_core.clock",
     *(
         f"belay_core.outcomes.{name}"
         for name in ("attempts", "changes", "engine", "journal", "retention", "runs", "waiting")
@@ -45,11 +45,11 @@ WHOLE = [
         f"belay_core.records.{name}"
         for name in ("attempt", "changes", "owner", "run", "step_record", "waiting", "workflow_run")
     ),
-    "belay_core.workflows.answers",
+    "belay_core.workflows.gate_answers",
     "belay_core.workflows.middleware",
     *(
         f"belay_testing.{name}"
-        for name in ("answers", "cases", "chance", "clock", "drive", "faults", "handles", "harness", "ids", "spans")
+        for name in ("answers", "cases", "clock", "drive", "faults", "handles", "harness", "ids", "spans")
     ),
 ]
 """Modules all of whose names are public but those with an underscore."""

@@ -12,9 +12,10 @@ import sys
 import time
 from typing import Any
 
-from belay_core import Client, Context, Stores, Worker, commands, workflow
+from belay_core import Client, Context, Stores, Worker, workflow
 from belay_core.ownership.identity import this_process
-from belay_core.records.workflow_run import Waiting
+from belay_core.records import commands
+from belay_core.records.workflow_run import RunWait
 from tests.bench.metering import ms, opened, percentile, printed
 from tests.bench.work import PAYLOAD, SEEN, done, kept, once
 
@@ -78,8 +79,8 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
         released = await _written(stores, lengths)
         async with Worker(stores, [long_run]):
             for length in lengths:
-                await stores.engine.park(released[length])
-                stores.wakes.poke(released[length].lease.run_id, ready=True)
+                await stores.runs.park(released[length])
+                stores.notifier.notify(released[length].lease.run_id, ready=True)
                 await TURNS[length].done.wait()
             await _take_turns(given.seconds)
             for run in runs:
@@ -99,12 +100,12 @@ async def _written(stores: Stores, lengths: list[int]) -> dict[int, commands.Par
     """Own the runs and write their histories; by length, the command that lets a run go."""
     owner = this_process(stores.ids).owner(stores.ids)
     released: dict[int, commands.Park] = {}
-    for each in await stores.engine.acquire(commands.Acquire(owner, (long_run.name,), len(lengths))):
+    for each in await stores.runs.acquire(commands.Acquire(owner, (long_run.name,), len(lengths))):
         length = json.loads(each.run.input or "")[1]
         for first in range(1, length + 1, _TOGETHER):
             numbers = range(first, min(first + _TOGETHER, length + 1))
-            await stores.engine.record(done(each, numbers, SEEN.text))
-        released[length] = commands.Park(each.lease, Waiting("released", None), ready_at_ms=each.run.created_at_ms)
+            await stores.attempts.record(done(each, numbers, SEEN.text))
+        released[length] = commands.Park(each.lease, RunWait("released", None), ready_at_ms=each.run.created_at_ms)
     return released
 
 

@@ -32,10 +32,10 @@ class Due:
 
     def offer(self, rate: float, lasting: float, loop: asyncio.AbstractEventLoop) -> int:
         """Make steps due at this rate for so many seconds, from a thread; how many."""
-        chance = random.Random(11)  # noqa: S311
+        jitter = random.Random(11)  # noqa: S311
         due = time.perf_counter()
         until, offered = due + lasting, 0
-        while (due := due + chance.expovariate(rate)) < until:
+        while (due := due + jitter.expovariate(rate)) < until:
             if (ahead := due - time.perf_counter()) > 0:
                 time.sleep(ahead)
             loop.call_soon_threadsafe(self.queue.put_nowait, due)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from belay_core import Stores, open_stores
-from belay_core.collecting import collect_seldom
-from belay_core.stores.opening import find_migrations
+from belay_core.gc_tuning import tune_gc
+from belay_core.stores.drivers import find_migrations
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -27,7 +27,7 @@ class Meter:
 
     def begin(self) -> None:
         """Count from here on; the collector looks as seldom as in ``belay worker``."""
-        collect_seldom()
+        tune_gc()
         self._server = server_seconds(self._postmaster)
         self._client = time.process_time()
         self._wall = time.perf_counter()
@@ -50,11 +50,11 @@ def server_seconds(postmaster: int | None) -> float | None:
     fields = _fields(postmaster)
     if fields is None:
         return None
-    ticks = sum(int(each) for each in fields[11:15])
+    iterations = sum(int(each) for each in fields[11:15])
     for child in children(postmaster):
         fields = _fields(child)
-        ticks += sum(int(each) for each in fields[11:13]) if fields else 0
-    return ticks / _TICKS
+        iterations += sum(int(each) for each in fields[11:13]) if fields else 0
+    return iterations / _TICKS
 
 
 def children(pid: int) -> list[int]:

@@ -10,10 +10,12 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from belay_core import Client, Worker, commands
-from belay_core.outcomes.engine import Acquired, Recorded, RecordOutcome, Settled, SettleOutcome
+from belay_core import Client, Worker
 from belay_core.ownership.identity import this_process
-from belay_core.stores import EngineStore, Stores
+from belay_core.records import commands
+from belay_core.stores import RunStore, Stores
+from belay_core.stores.attempts import Recorded, RecordOutcome
+from belay_core.stores.runs import Acquired, Settled, SettleOutcome
 from tests.bench.metering import Meter, opened, printed, us_each
 from tests.bench.work import PAYLOAD, SEEN, done, kept_steps, once_steps
 
@@ -25,15 +27,15 @@ _AT_ONCE = 1_000
 class AtOnce:
     """A store whose runs are taken already, and that answers what their owner writes in the next turn of the loop."""
 
-    def __init__(self, engine: EngineStore, taken: list[Acquired]) -> None:
-        self._engine = engine
+    def __init__(self, runs: RunStore, taken: list[Acquired]) -> None:
+        self._runs = runs
         self._taken = taken
         self._left = len(taken)
         self.ended = asyncio.Event()
         """Set when all runs have ended."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+        return getattr(self._runs, name)
 
     async def acquire(self, command: commands.Acquire) -> tuple[Acquired, ...]:
         """As many as are wanted."""
@@ -66,10 +68,12 @@ async def engine_alone(given: argparse.Namespace) -> dict[str, Any]:
 async def _worked(stores: Stores, flow: Any, runs: int, steps: int) -> Meter:
     client = Client(stores)
     await asyncio.gather(*(client.start(flow, steps) for _ in range(runs)))
-    at_once = AtOnce(stores.engine, await _taken(stores, flow.name, runs))
+    at_once = AtOnce(stores.runs, await _taken(stores, flow.name, runs))
     meter = Meter()
-    engine: Any = at_once
-    async with Worker(replace(stores, engine=engine), [flow], concurrency=_SIDE_BY_SIDE, telemetry=False):
+    instead: Any = at_once
+    async with Worker(
+        replace(stores, runs=instead, attempts=instead), [flow], concurrency=_SIDE_BY_SIDE, telemetry=False
+    ):
         await at_once.ended.wait()
         meter.end()
     return meter
@@ -78,7 +82,7 @@ async def _worked(stores: Stores, flow: Any, runs: int, steps: int) -> Meter:
 async def _taken(stores: Stores, workflow: str, runs: int) -> list[Acquired]:
     owner, taken = this_process(stores.ids).owner(stores.ids), list[Acquired]()
     while len(taken) < runs:
-        taken += await stores.engine.acquire(commands.Acquire(owner, (workflow,), _AT_ONCE))
+        taken += await stores.runs.acquire(commands.Acquire(owner, (workflow,), _AT_ONCE))
     return taken
 
 
@@ -91,7 +95,7 @@ async def store_alone(given: argparse.Namespace) -> dict[str, Any]:
 
         async def recorded(run: Acquired, first: int, last: int) -> None:
             for number in range(first, last):
-                await stores.engine.record(done(run, range(number, number + 1), SEEN.text))
+                await stores.attempts.record(done(run, range(number, number + 1), SEEN.text))
 
         number = given.runs * given.steps // _SIDE_BY_SIDE
         await asyncio.gather(*(recorded(each, 1, 1 + given.steps) for each in taken))

@@ -13,9 +13,10 @@ import time
 from contextlib import AsyncExitStack
 from typing import Any
 
-from belay_core import Client, Context, Stores, Worker, commands, step, workflow
+from belay_core import Client, Context, Stores, Worker, step, workflow
 from belay_core.ids import Uuid7Ids
 from belay_core.ownership.identity import this_process
+from belay_core.records import commands
 from tests.bench.apart import Apart, end_with_starter
 from tests.bench.metering import ms, opened, percentile, printed
 from tests.bench.work import PAYLOAD, SEEN, done
@@ -86,16 +87,16 @@ async def changing_hands(given: argparse.Namespace) -> dict[str, Any]:
         await asyncio.gather(*(client.start(unending, number) for number in range(given.takeover)))
         first = identity.owner(ids)
         command = commands.Acquire(first, (unending.name,), given.takeover)
-        owned = await stores.engine.acquire(command)
-        await asyncio.gather(*(stores.engine.record(done(each, range(1, _STEPS + 1), SEEN.text)) for each in owned))
+        owned = await stores.runs.acquire(command)
+        await asyncio.gather(*(stores.attempts.record(done(each, range(1, _STEPS + 1), SEEN.text)) for each in owned))
         began = time.perf_counter()
         taken = read = 0
         while taken < given.takeover:
             command = commands.Acquire(identity.owner(ids), (unending.name,), _AT_ONCE, (first,))
-            acquired = await stores.engine.acquire(command)
+            acquired = await stores.runs.acquire(command)
             if not acquired:
                 raise SystemExit(f"only {taken} of {given.takeover} runs could be taken")
-            histories = await stores.engine.history(commands.History(tuple(each.run.run_id for each in acquired)))
+            histories = await stores.attempts.history(commands.History(tuple(each.run.run_id for each in acquired)))
             taken, read = taken + len(acquired), read + sum(len(each.attempts) for each in histories)
         seconds = time.perf_counter() - began
     if read != _STEPS * given.takeover:
@@ -116,7 +117,7 @@ async def _claimed(stores: Stores, given: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     while (at := time.perf_counter()) < began + given.seconds:
         command = commands.Acquire(identity.owner(ids), (unending.name,), given.batch)
-        acquired = await stores.engine.acquire(command)
+        acquired = await stores.runs.acquire(command)
         taken += len(acquired)
         calls.append(time.perf_counter() - at)
         if len(acquired) < given.batch:

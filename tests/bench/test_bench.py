@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from belay_core import Client, commands, open_stores
+from belay_core import Client, open_stores
 from belay_core.ownership.identity import this_process
+from belay_core.records import commands
 from belay_testing.postgres_server import URL_VARIABLE
 from tests.bench.apart import ROOT
 from tests.bench.filling import finished, pending
@@ -70,7 +71,7 @@ async def test_the_store_alone_keeps_every_record(tmp_path: Path):
     assert told["client_us_per_record"] > 0
     async with open_stores(url) as stores:
         runs = await Client(stores).list(limit=1000)
-        histories = await stores.engine.history(commands.History(tuple(run.run_id for run in runs)))
+        histories = await stores.attempts.history(commands.History(tuple(run.run_id for run in runs)))
     assert [len(each.attempts) for each in histories] == [3 + 100 * 3 // 50] * 50
 
 
@@ -145,7 +146,7 @@ async def test_runs_that_were_filled_in_stand_there_as_runs_do(server: Server):
         assert len(await client.journal(runs[0].run_id)) == 3
     async with open_stores(waiting) as stores:
         owner = this_process(stores.ids).owner(stores.ids)
-        assert len(await stores.engine.acquire(commands.Acquire(owner, ("bench-endless",), 50))) == 20
+        assert len(await stores.runs.acquire(commands.Acquire(owner, ("bench-endless",), 50))) == 20
 
 
 # ---------------------------------------------------------------- figures

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from belay_core import Context, commands, step, workflow
-from belay_core.outcomes.engine import Acquired
+from belay_core import Context, step, workflow
+from belay_core.records import commands
 from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.stores.runs import Acquired
 
 PAYLOAD = 100
 """Bytes of a result, where nothing else is asked for."""

@@ -16,8 +16,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from belay_core import commands
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.stores import Stores
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sqlite import open_sqlite
@@ -99,7 +99,7 @@ class Cancelling:
         label = next(self._labels)
         with suppress(TimeoutError):
             async with asyncio.timeout(NEXT):
-                await self.stores.engine.start(commands.Start(RunId(label), f"flow-{label}", "1", "null"))
+                await self.stores.runs.start(commands.Start(RunId(label), f"flow-{label}", "1", "null"))
                 return []
         return ["the next write hangs"]
 

@@ -5,15 +5,15 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from belay_core import commands
 from belay_core.ids import ApprovalId, RunId
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, FinishAttempt
 from belay_core.records.changes import START, RunFilters
 from belay_core.records.owner import Lease, LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.waiting import Wait
-from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait
 from belay_core.stores import SnapshotReads, Stores, Transaction
 from belay_testing.clock import ManualClock
 
@@ -31,7 +31,7 @@ class Desk:
     """One run's things, all named by its label, so that no two of them meet."""
 
     def __init__(self, stores: Stores, clock: ManualClock, label: str) -> None:
-        self.stores, self.engine, self.runs, self.attempts = stores, stores.engine, stores.runs, stores.attempts
+        self.stores, self.runs, self.attempts, self.approvals = stores, stores.runs, stores.attempts, stores.approvals
         self.clock, self.label = clock, label
         self.run_id = RunId(label)
 
@@ -43,14 +43,14 @@ class Desk:
         return OwnerId(HOST, 7, f"{self.label}-{name}")
 
     async def start(self, **more: Any) -> Any:
-        return await self.engine.start(commands.Start(self.run_id, f"flow-{self.label}", "1", '{"order":1}', **more))
+        return await self.runs.start(commands.Start(self.run_id, f"flow-{self.label}", "1", '{"order":1}', **more))
 
     async def own(self) -> Lease:
         await self.start()
         return await self.acquired("a")
 
     async def acquired(self, name: str) -> Lease:
-        [taken] = await self.engine.acquire(self.acquire(name))
+        [taken] = await self.runs.acquire(self.acquire(name))
         return taken.lease
 
     def acquire(self, name: str) -> commands.Acquire:
@@ -79,7 +79,7 @@ class Desk:
 
     async def asked(self, lapse_at_ms: int | None = None) -> Lease:
         lease = await self.own()
-        await self.engine.ask(self.asking(lease, lapse_at_ms))
+        await self.approvals.ask(self.asking(lease, lapse_at_ms))
         return lease
 
     async def created(self) -> RunRow:
@@ -124,88 +124,88 @@ async def start(desk: Desk) -> Call:
 
 async def acquire(desk: Desk) -> Call:
     await desk.start()
-    return lambda: desk.engine.acquire(desk.acquire("a"))
+    return lambda: desk.runs.acquire(desk.acquire("a"))
 
 
 async def take_over(desk: Desk) -> Call:
     await desk.own()
     desk.clock.advance(STALE)
-    return lambda: desk.engine.acquire(desk.acquire("b"))
+    return lambda: desk.runs.acquire(desk.acquire("b"))
 
 
 async def renew(desk: Desk) -> Call:
     lease = await desk.own()
-    return lambda: desk.engine.renew(commands.Renew((lease,)))
+    return lambda: desk.runs.renew(commands.Renew((lease,)))
 
 
 async def record(desk: Desk) -> Call:
     command = commands.Record(await desk.own(), (desk.step(),))
-    return lambda: desk.engine.record(command)
+    return lambda: desk.attempts.record(command)
 
 
 async def record_several(desk: Desk) -> Call:
     command = commands.Record(await desk.own(), (desk.step("a#1"), desk.step("b#1", recorded=2)))
-    return lambda: desk.engine.record(command)
+    return lambda: desk.attempts.record(command)
 
 
 async def ask(desk: Desk) -> Call:
     command = desk.asking(await desk.own())
-    return lambda: desk.engine.ask(command)
+    return lambda: desk.approvals.ask(command)
 
 
 async def decide(desk: Desk) -> Call:
     await desk.asked()
     command = commands.Decide(f"approval-{desk.label}", "approved", DIGEST, "ada")
-    return lambda: desk.engine.decide(command)
+    return lambda: desk.approvals.decide(command)
 
 
 async def withdraw(desk: Desk) -> Call:
     command = commands.Withdraw(await desk.asked(), desk.gate(StepState.CANCELLED))
-    return lambda: desk.engine.withdraw(command)
+    return lambda: desk.approvals.withdraw(command)
 
 
 async def lapse(desk: Desk) -> Call:
     lease = await desk.asked(desk.now + 10)
     desk.clock.advance(20)
     command = commands.Lapse(lease, f"approval-{desk.label}", desk.gate(StepState.SUCCEEDED))
-    return lambda: desk.engine.lapse(command)
+    return lambda: desk.approvals.lapse(command)
 
 
 async def sleep(desk: Desk) -> Call:
     nap = desk.step("nap#1", StepState.WAITING, kind=StepKind.SLEEP)
     command = commands.Sleep(await desk.own(), nap)
-    return lambda: desk.engine.sleep(command)
+    return lambda: desk.attempts.sleep(command)
 
 
 async def park(desk: Desk) -> Call:
-    command = commands.Park(await desk.own(), Waiting("approval", "boss#1"))
-    return lambda: desk.engine.park(command)
+    command = commands.Park(await desk.own(), RunWait("approval", "boss#1"))
+    return lambda: desk.runs.park(command)
 
 
 async def settle(desk: Desk) -> Call:
     command = commands.Settle(await desk.asked(), RunStatus.COMPLETED, "1")
-    return lambda: desk.engine.settle(command)
+    return lambda: desk.runs.settle(command)
 
 
 async def wake(desk: Desk) -> Call:
     lease = await desk.own()
-    await desk.engine.park(commands.Park(lease, Waiting("timer", "nap#1", desk.now + 10)))
+    await desk.runs.park(commands.Park(lease, RunWait("timer", "nap#1", desk.now + 10)))
     desk.clock.advance(20)
-    return lambda: desk.engine.wake(commands.Wake())
+    return lambda: desk.runs.wake(commands.Wake())
 
 
 async def cancel(desk: Desk) -> Call:
     await desk.start()
-    return lambda: desk.engine.cancel(commands.Cancel(desk.run_id, "ada"))
+    return lambda: desk.runs.cancel(commands.Cancel(desk.run_id, "ada"))
 
 
 async def resolve(desk: Desk) -> Call:
     lease = await desk.own()
     orphan = desk.step(state=StepState.ORPHANED, recorded=None, idempotent=False)
-    await desk.engine.record(commands.Record(lease, (orphan,)))
-    await desk.engine.park(commands.Park(lease, Waiting("needs_review", "fetch#1"), '{"why":"orphan"}'))
+    await desk.attempts.record(commands.Record(lease, (orphan,)))
+    await desk.runs.park(commands.Park(lease, RunWait("needs_review", "fetch#1"), '{"why":"orphan"}'))
     command = commands.Resolve(desk.run_id, commands.Happened("1"), "ada", "fetch#1")
-    return lambda: desk.engine.resolve(command)
+    return lambda: desk.runs.resolve(command)
 
 
 def reads(call: Callable[[Desk], Coroutine[Any, Any, Any]]) -> Prepare:
@@ -372,29 +372,28 @@ def standing(read: Callable[[SnapshotReads, RunId], Coroutine[Any, Any, Any]]) -
 
 
 OPERATIONS: dict[str, Prepare] = {
-    "engine.start": start,
-    "engine.acquire": acquire,
-    "engine.acquire (taking over)": take_over,
-    "engine.renew": renew,
-    "engine.record": record,
-    "engine.record (several)": record_several,
-    "engine.ask": ask,
-    "engine.decide": decide,
-    "engine.withdraw": withdraw,
-    "engine.lapse": lapse,
-    "engine.sleep": sleep,
-    "engine.park": park,
-    "engine.settle": settle,
-    "engine.wake": wake,
-    "engine.cancel": cancel,
-    "engine.resolve": resolve,
-    "engine.history": reads(lambda desk: desk.engine.history(commands.History((desk.run_id,)))),
-    "engine.find_run": reads(lambda desk: desk.engine.find_run(desk.run_id)),
-    "engine.list_runs": reads(lambda desk: desk.engine.list_runs(commands.ListRuns(limit=2))),
-    "engine.list_approvals": reads(lambda desk: desk.engine.list_approvals(commands.ListApprovals(desk.run_id))),
-    "engine.find_approval": reads(lambda desk: desk.engine.find_approval(f"approval-{desk.label}")),
-    "engine.journal": reads(lambda desk: desk.engine.journal(desk.run_id)),
-    "engine.running_owners": reads(lambda desk: desk.engine.running_owners(HOST)),
+    "runs.start": start,
+    "runs.acquire": acquire,
+    "runs.acquire (taking over)": take_over,
+    "runs.renew": renew,
+    "attempts.record": record,
+    "attempts.record (several)": record_several,
+    "approvals.ask": ask,
+    "approvals.decide": decide,
+    "approvals.withdraw": withdraw,
+    "approvals.lapse": lapse,
+    "attempts.sleep": sleep,
+    "runs.park": park,
+    "runs.settle": settle,
+    "runs.wake": wake,
+    "runs.cancel": cancel,
+    "runs.resolve": resolve,
+    "attempts.history": reads(lambda desk: desk.attempts.history(commands.History((desk.run_id,)))),
+    "runs.find": reads(lambda desk: desk.runs.find(desk.run_id)),
+    "runs.list": reads(lambda desk: desk.runs.list(commands.ListRuns(limit=2))),
+    "approvals.list": reads(lambda desk: desk.approvals.list(commands.ListApprovals(desk.run_id))),
+    "approvals.find": reads(lambda desk: desk.approvals.find(f"approval-{desk.label}")),
+    "runs.running_owners": reads(lambda desk: desk.runs.running_owners(HOST)),
     "runs.create": create,
     "runs.create (a round)": create_round,
     "runs.get": contract(lambda desk, _: desk.runs.get(desk.run_id)),

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import asyncpg
 
 from belay_core.stores import Stores
-from belay_drivers.sql.watching import engines_of
+from belay_drivers.sql.connection.engine_lookup import engines_of
 
 TABLES = ("belay_runs", "belay_run_values", "belay_attempts", "belay_approvals", "belay_journal")
 PLACES = {"xid", "position"}

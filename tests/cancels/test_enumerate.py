@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from sqlalchemy import Engine, event
 
-from belay_drivers.sql.one_thread import OneThread
+from belay_drivers.sql.connection.driver_thread import DriverThread
 from belay_testing.cancels.awaits import struck
 from tests.cancels.enumerate import cancelled
 from tests.cancels.operations import OPERATIONS
@@ -68,8 +68,8 @@ async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypa
     def slow(_connection):
         time.sleep(0.02)
 
-    monkeypatch.setattr("belay_drivers.sql.database.outlasting", unshielded)
-    monkeypatch.setattr(OneThread, "do", begun)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.run_uncancelled", unshielded)
+    monkeypatch.setattr(DriverThread, "do", begun)
     event.listen(Engine, "commit", slow)  # so that the write is still under way when its caller has gone on
     try:
         cancelling = await found(("sqlite", belay_sqlite_file), "1/1", "runs.create")
@@ -88,8 +88,8 @@ async def test_a_call_that_leaves_a_task_behind_is_found(database, monkeypatch):
 
         return call
 
-    monkeypatch.setitem(OPERATIONS, "engine.start", prepare)
-    cancelling = await found(database, "1/1", "engine.start")
+    monkeypatch.setitem(OPERATIONS, "runs.start", prepare)
+    cancelling = await found(database, "1/1", "runs.start")
     assert cancelling.counts["leaked"] >= 3
     assert "1 tasks are left" in cancelling.broken[0]
     for task in left:

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from belay_core.cli.running import run
+from belay_core.cli.invocation import run
 from belay_core.client import Client
 from belay_core.stores import Stores, open_stores
 from belay_core.worker import Worker
-from belay_testing.drive import drain
+from belay_testing.drive import run_ready
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Cli:
 
         async def worked(stores: Stores) -> None:
             async with Worker(stores, shop().app, background=False) as worker:
-                await drain(worker)
+                await run_ready(worker)
 
         self.with_stores(worked)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from belay_core.cli import documents, failing
+from belay_core.cli import documents, error_report
 from belay_core.cli.commands import decide
 from belay_core.cli.group import COMMANDS, belay
 from tests.cli.commanding import Cli
@@ -38,7 +38,7 @@ def test_the_page_has_every_option(name: str):
 
 def test_the_page_has_every_outcome_and_exit_code():
     assert all(f"| `{outcome}` |" in PAGE for outcome in decide.OUTCOMES.values())
-    codes = (failing.DONE, failing.REFUSED, failing.USAGE, failing.INTERRUPTED)
+    codes = (error_report.DONE, error_report.REFUSED, error_report.USAGE, error_report.INTERRUPTED)
     assert all(f"\n| {code} | " in PAGE for code in codes)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from belay_core.cli import group
 from belay_core.cli.group import COMMANDS, GROUP, belay
-from belay_core.cli.running import run
+from belay_core.cli.invocation import run
 from tests.cli.commanding import Cli, shell
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from belay_core.cli import printing
-from belay_core.cli.visible import visible
+from belay_core.cli import output
+from belay_core.cli.visible_text import visible
 from tests.cli.commanding import Cli, Ended, at_terminal, shell
 
-CLI = Path(printing.__file__).parent
+CLI = Path(output.__file__).parent
 OBEYED = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
 HOSTILE = (
     "\x1b[2J\x1b]0;owned\x07 \u202eevil\u2066 \x9b31m \x7f \u200bzero \r\n\u2028 tag\U000e0041 \u3164\u2800\ufe0f\xa0."
@@ -55,7 +55,7 @@ def test_one_module_alone_writes_and_asks():
     writes = re.compile(r"\bprint\(|\becho\(|\bconfirm\(|\bprompt\(|\bsecho\(|stdout\.write|stderr\.write|\.input\(")
     modules = {str(path.relative_to(CLI)) for path in CLI.rglob("*.py") if writes.search(path.read_text())}
     # The entry point writes one fixed line, where click is missing and with it everything else.
-    assert modules == {"printing.py", "__init__.py"}
+    assert modules == {"output.py", "__init__.py"}
 
 
 def harmless(text: str) -> bool:

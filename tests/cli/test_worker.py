@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from belay_core.cli.visible import visible
+from belay_core.cli.visible_text import visible
 from tests.cli.commanding import Cli, Running, until
 
 Begin = Callable[..., Running]

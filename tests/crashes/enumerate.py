@@ -24,7 +24,7 @@ from typing import Any
 from belay_core.ids import Uuid7Ids
 from belay_drivers.postgres import migrate_postgres
 from belay_drivers.sqlite import migrate_sqlite
-from belay_testing.crashes.forking import Ended, forked
+from belay_testing.crashes.forked_process import Ended, forked
 from belay_testing.crashes.ledger import Ledger
 from belay_testing.postgres_server import PostgresServer, run_apart
 from tests.crashes import playing

@@ -11,12 +11,12 @@ from belay_core import Client, Worker
 from belay_core.errors import InvalidTransitionError, StoreError
 from belay_core.stores import Stores
 from belay_drivers.postgres import open_postgres
-from belay_drivers.sql.watching import engines_of
+from belay_drivers.sql.connection.engine_lookup import engines_of
 from belay_drivers.sqlite import open_sqlite
-from belay_testing.chance import FixedChance
 from belay_testing.crashes.boundaries import Boundaries
-from belay_testing.crashes.forking import die
-from belay_testing.drive import drain
+from belay_testing.crashes.forked_process import die
+from belay_testing.drive import run_ready
+from belay_testing.jitter import FixedJitter
 from tests.crashes.planted import PLANTED
 from tests.crashes.scenarios import Scenario, World
 
@@ -34,11 +34,11 @@ async def worked(scenario: Scenario, stores: Stores, run_id: str) -> str:
     client = World.client
     loop = asyncio.get_running_loop()
     until = loop.time() + DEADLINE
-    luck, faulty = FixedChance(0.0), scenario.over(stores)
-    async with Worker(faulty, [scenario.flow], telemetry=False, background=False, chance=luck) as worker:
+    luck, faulty = FixedJitter(0.0), scenario.over(stores)
+    async with Worker(faulty, [scenario.flow], telemetry=False, background=False, jitter=luck) as worker:
         while True:
             try:
-                await drain(worker)
+                await run_ready(worker)
             except StoreError as error:
                 if error.code != "persistence_failed":
                     raise

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from belay_core import Approved, Client, Context, current_step, step, workflow
 from belay_core.stores import Stores
 from belay_core.workflows.definition import Definition
-from belay_testing.crashes.forking import die
+from belay_testing.crashes.forked_process import die
 from belay_testing.crashes.ledger import Ledger
-from belay_testing.faults import Fault, FaultStore, error_after
+from belay_testing.faults import Fault, FaultStores, FaultyStore, error_after
 
 BACKOFF = timedelta(milliseconds=1)
 
@@ -141,7 +141,7 @@ def losing_replies(stores: Stores) -> Stores:
     """The stores, where the first reply to each owned write is lost: it is executed, sent again, and found done."""
     given = 0
 
-    async def every_other(store: FaultStore[Any], method: str) -> None:
+    async def every_other(store: FaultyStore, method: str) -> None:
         nonlocal given
         given += 1
         if given % 2:
@@ -149,7 +149,7 @@ def losing_replies(stores: Stores) -> Stores:
 
     fault = Fault("every other reply is lost", before=False, strike=every_other)
     owned = {"record", "ask", "park", "settle"}
-    return replace(stores, engine=FaultStore(stores.engine, of=owned, at=1, times=10_000, fault=fault).store)
+    return FaultStores(stores, of=owned, at=1, times=10_000, fault=fault).stores
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from belay_core import commands
-from belay_core.errors import EngineStoreError
+from belay_core.errors import StoreError
 from belay_core.ids import RunId
-from belay_drivers.sql.watching import engines_of
+from belay_core.records import commands
+from belay_drivers.sql.connection.engine_lookup import engines_of
 from belay_testing.crashes.boundaries import Boundaries
-from belay_testing.faults import FaultStore
+from belay_testing.faults import FaultStores
 
 
 @pytest.fixture
@@ -39,24 +39,24 @@ async def test_each_statement_and_the_commit_are_met_before_and_after(stores):
 async def test_a_process_that_is_gone_at_a_boundary_has_written_all_or_nothing(stores):
     counting = Boundaries()
     with counting.watching(engines_of(stores)):
-        await stores.engine.start(start("undisturbed"))
+        await stores.runs.start(start("undisturbed"))
     for at, name in enumerate(counting.names, start=1):
-        faulty = FaultStore(stores.engine)
+        faulty = FaultStores(stores)
         boundaries = Boundaries(at=at, strike=faulty.end)
-        with boundaries.watching(engines_of(stores)), pytest.raises(EngineStoreError):
-            await faulty.store.start(start(f"run-{at}"))
+        with boundaries.watching(engines_of(stores)), pytest.raises(StoreError):
+            await faulty.stores.runs.start(start(f"run-{at}"))
         assert boundaries.names == counting.names[:at]
-        written = await stores.engine.find_run(RunId(f"run-{at}"))
+        written = await stores.runs.find(RunId(f"run-{at}"))
         # A statement that commits by itself has done so when it has been answered.
         assert (written is not None) is (name == "after COMMIT" or name.startswith("after WITH"))
-        journal = await stores.engine.journal(RunId(f"run-{at}"))
+        journal = await stores.journal.read(RunId(f"run-{at}"))
         assert bool(journal) is (written is not None)
 
 
 async def test_only_what_is_asked_for_is_counted(stores):
     boundaries = Boundaries(at=1, of=lambda: False)
     with boundaries.watching(engines_of(stores)):
-        await stores.engine.start(start("run-1"))
+        await stores.runs.start(start("run-1"))
     assert (boundaries.names, boundaries.gone) == ([], False)
 
 
@@ -68,7 +68,7 @@ def test_a_child_is_told_apart_by_how_it_ended(tmp_path):
 
 
 PROGRAM = """
-from belay_testing.crashes.forking import die, forked
+from belay_testing.crashes.forked_process import die, forked
 
 
 async def gone():

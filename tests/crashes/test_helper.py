@@ -98,13 +98,13 @@ async def test_an_effect_outside_of_any_step_is_found(belay_crashes):
 
 
 async def test_a_body_that_follows_the_moment_is_found(belay_crashes):
-    plays = []
+    executions = []
 
     @workflow("moody")
     async def moody(ctx: Context) -> int:
-        plays.append(1)
+        executions.append(1)
         await ctx.step(look, 1)
-        return len(plays)
+        return len(executions)
 
     with pytest.raises(AssertionError, match="ended otherwise than undisturbed"):
         await belay_crashes(moody)

@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/troubleshooting.md").read_te
 CODES = {
     "RunStoreError": errors.RunStoreCode,
     "AttemptStoreError": errors.AttemptStoreCode,
-    "EngineStoreError": errors.EngineStoreCode,
+    "ApprovalStoreError": errors.ApprovalStoreCode,
     "WaitingStoreError": errors.WaitingStoreCode,
     "JournalError": errors.JournalCode,
     "ChangesError": errors.ChangesCode,
@@ -32,7 +32,7 @@ def answered(operation: Any) -> set[type]:
     if getattr(hint, "__origin__", None) is tuple:
         hint = get_args(hint)[0]
     classes = {each for each in (get_args(hint) or (hint,)) if inspect.isclass(each)}
-    return classes if any(each.__module__.startswith("belay_core.outcomes") for each in classes) else set()
+    return classes if any(each.__module__.startswith("belay_core.stores.") for each in classes) else set()
 
 
 def operations() -> dict[str, set[type]]:

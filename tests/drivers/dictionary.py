@@ -9,12 +9,9 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from belay_core.admission.runs import RunInput
+from belay_core.clock import Clock, Millis, SystemClock, reading
 from belay_core.errors import DatabaseError, RunStoreError
 from belay_core.ids import IdSource, RunId, Uuid7Ids
-from belay_core.moments import Clock, Millis, SystemClock, reading
-from belay_core.outcomes import runs as outcomes
-from belay_core.outcomes.runs import CancelRequested, FenceLost, NotFound, Updated
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import (
     CreateOptions,
@@ -23,8 +20,10 @@ from belay_core.records.run import (
     TransitionGuard,
     is_terminal_run_status,
 )
-from belay_core.stores import RunStore, Stores
-from belay_core.stores.absent import AbsentEngineStore
+from belay_core.stores import RunContract, Stores
+from belay_core.stores import run_contract as outcomes
+from belay_core.stores.absent import contract_attempts, contract_runs
+from belay_core.stores.run_contract import CancelRequested, FenceLost, NotFound, RunInput, Updated
 from tests.drivers.dictionary_attempts import DictionaryAttemptStore
 from tests.drivers.dictionary_claims import DictionaryClaims
 from tests.drivers.dictionary_shelf import Shelf
@@ -37,10 +36,10 @@ async def open_dictionary(
     """The contract's two stores over a shelf; there is no engine."""
     clock = clock or SystemClock()
     runs, attempts = DictionaryRunStore(shelf, clock), DictionaryAttemptStore(shelf)
-    yield Stores(runs=runs, attempts=attempts, engine=AbsentEngineStore(), clock=clock, ids=ids or Uuid7Ids())
+    yield Stores(contract_runs(runs), contract_attempts(attempts), clock=clock, ids=ids or Uuid7Ids())
 
 
-class DictionaryRunStore(DictionaryClaims, RunStore):
+class DictionaryRunStore(DictionaryClaims, RunContract):
     """Runs in a dictionary; each change puts a new row in the place of the old one."""
 
     @override

@@ -6,11 +6,22 @@ from typing import Any
 
 from typing_extensions import override
 
-from belay_core.admission import json
-from belay_core.admission.attempts import AttemptInput
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
-from belay_core.outcomes.attempts import (
+from belay_core.records.attempt import (
+    ABSENT,
+    Absent,
+    Attempt,
+    AttemptId,
+    AttemptPatch,
+    AttemptStoreOptions,
+    FinishAttempt,
+    JsonValue,
+)
+from belay_core.records.owner import OwnerId
+from belay_core.stores.attempts import (
+    AttemptContract,
+    AttemptInput,
     Conflict,
     ExistingSame,
     Finished,
@@ -24,25 +35,14 @@ from belay_core.outcomes.attempts import (
     StateChanged,
     Upserted,
 )
-from belay_core.outcomes.runs import FenceLost, NotFound, Updated
-from belay_core.records.attempt import (
-    ABSENT,
-    Absent,
-    Attempt,
-    AttemptId,
-    AttemptPatch,
-    AttemptStoreOptions,
-    FinishAttempt,
-    JsonValue,
-)
-from belay_core.records.owner import OwnerId
-from belay_core.stores import AttemptStore
+from belay_core.stores.run_contract import FenceLost, NotFound, Updated
+from belay_core.values import json
 from tests.drivers.dictionary_shelf import Shelf
 
 _VALUES = ("checkpoint", "error", "outcome", "meta")
 
 
-class DictionaryAttemptStore(AttemptStore):
+class DictionaryAttemptStore(AttemptContract):
     """Attempts on a shelf; what goes in and out is copied, so that nobody changes what is kept."""
 
     def __init__(self, shelf: Shelf, options: AttemptStoreOptions | None = None) -> None:

@@ -5,14 +5,21 @@ from typing import Any
 from typing_extensions import override
 
 from belay_core import limits
-from belay_core.admission.runs import RunInput, evidence_matches
+from belay_core.clock import Clock, Millis, reading
 from belay_core.ids import RunId
-from belay_core.moments import Clock, Millis, reading
-from belay_core.outcomes import runs as outcomes
-from belay_core.outcomes.runs import Activated, Claimed, NotFound, SnapshotChanged
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunRow, RunSnapshot, RunStatus, is_terminal_run_status
-from belay_core.stores.run_store import Claims, TwoPhaseClaims
+from belay_core.stores import run_contract as outcomes
+from belay_core.stores.run_contract import (
+    Activated,
+    Claimed,
+    Claims,
+    NotFound,
+    RunInput,
+    SnapshotChanged,
+    TwoPhaseClaims,
+    evidence_matches,
+)
 from tests.drivers.dictionary_shelf import Shelf, is_fresh, loss
 
 _RESERVABLE = {RunStatus.PENDING, RunStatus.SUSPENDED}

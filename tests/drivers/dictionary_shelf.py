@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from belay_core import limits
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
-from belay_core.outcomes.runs import AlreadyClaimed, ClaimLoss, HeartbeatFresh, NotFound, SnapshotChanged
 from belay_core.records.attempt import Attempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunRow, RunStatus
+from belay_core.stores.run_contract import AlreadyClaimed, ClaimLoss, HeartbeatFresh, NotFound, SnapshotChanged
 
 
 @dataclass

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Parked, Recorded
+from belay_core.records import commands
 from belay_core.records.run import RunStatus
+from belay_core.stores.attempts import Recorded
+from belay_core.stores.runs import RunParked
 from belay_drivers.postgres import open_postgres
-from belay_drivers.sql.database import Database
+from belay_drivers.sql.connection.database import Database
 
 
 def database_of(stores: Any) -> Any:
@@ -96,7 +97,7 @@ async def park(kit, name):
 
 async def check_start(kit, name, _lease):
     run_id = f"start-{name}"
-    found = await kit.engine.find_run(RunId(run_id))
+    found = await kit.stores.runs.find(RunId(run_id))
     assert await kit.kinds(run_id) == ([] if found is None else ["created"])
     assert found is None or found.input == '{"order":1}'
     await kit.start(run_id)
@@ -121,7 +122,7 @@ async def check_park(kit, name, lease):
     parked = run.status is RunStatus.SUSPENDED
     assert (await kit.kinds(lease.run_id)) == ["created", *(["suspended"] if parked else [])]
     if not parked:
-        assert await kit.park(lease) == Parked()
+        assert await kit.park(lease) == RunParked()
 
 
 CALLS = {
@@ -224,5 +225,5 @@ async def test_nothing_stays_idle_in_a_transaction(belay_postgres, make_kit):
             "AND pid <> pg_backend_pid() AND state LIKE 'idle in%'"
         )
         assert await database.read(lambda tx: tx.exec_driver_sql(query).scalar_one()) == 0
-        await kit.engine.find_run(RunId("run-1"))
-        await kit.engine.cancel(commands.Cancel(RunId("run-1")))
+        await kit.stores.runs.find(RunId("run-1"))
+        await kit.stores.runs.cancel(commands.Cancel(RunId("run-1")))

@@ -8,7 +8,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.errors import ChangesError
 from belay_core.ids import RunId
-from belay_core.outcomes.changes import ChangesPage, SourceChanged
 from belay_core.records.changes import (
     START,
     MissingRun,
@@ -17,6 +16,7 @@ from belay_core.records.changes import (
 )
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.stores.changes import ChangesPage, SourceChanged
 
 A = OwnerId("host-a", 101, "owner-a")
 PENDING = RunSnapshot(RunStatus.PENDING)

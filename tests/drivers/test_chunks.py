@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from belay_core import commands
-from belay_core.outcomes.engine import Renewed
-from belay_core.outcomes.runs import FenceLost
+from belay_core.records import commands
+from belay_core.stores.run_contract import FenceLost
+from belay_core.stores.runs import Renewed
 
 
 async def test_any_number_of_leases_is_renewed_and_each_answered_for_itself(kit):
@@ -13,6 +13,6 @@ async def test_any_number_of_leases_is_renewed_and_each_answered_for_itself(kit)
     older = replace(leases[3], epoch=0)
     kit.clock.advance(9)
     asked = (*leases[::-1], stranger, older, leases[0])
-    answers = await kit.engine.renew(commands.Renew(asked))
+    answers = await kit.stores.runs.renew(commands.Renew(asked))
     assert list(answers) == [*[Renewed(None, None)] * 5, FenceLost(), FenceLost(), Renewed(None, None)]
     assert {(await kit.run(lease.run_id)).heartbeat_at_ms for lease in leases} == {kit.now}

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
-from belay_core.errors import EngineStoreError
+from belay_core.errors import StoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Parked, Recorded, Settled, Started
+from belay_core.records import commands
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
-from belay_drivers.postgres.bulk import Flush
+from belay_core.stores.attempts import Recorded
+from belay_core.stores.runs import RunParked, Settled, Started
+from belay_drivers.postgres.batch import Flush
 from belay_drivers.postgres.columns import NUMBER, TEXT, arrays_given, joined, texts_given
-from belay_drivers.sql.bulk import Recording
-from belay_drivers.sql.fences import Fence
+from belay_drivers.sql.statements.fences import Fence
+from belay_drivers.sql.statements.write_ops import RecordOp
 
 MARKS = ("\x1f", "\x1e", "a\x1fb", "\x1e\x1f", "\x1f\x1e", "\x1e\x1e", "\x1f\x1f", "a\x1e")
 """Texts with what stands between texts, and with what stands for none."""
@@ -58,7 +59,7 @@ async def test_ids_and_names_are_stored_as_they_are_beside_others(kit, text):
         kit.park(leases[1], text, token=text),
         kit.settle(leases[2], RunStatus.FAILED, error='"no"'),
     ]
-    assert await together(*ends) == [Parked(), Parked(), Settled(kit.now)]
+    assert await together(*ends) == [RunParked(), RunParked(), Settled(kit.now)]
     for lease in leases:
         run, stored = await kit.run(lease.run_id), await kit.attempts(lease.run_id)
         assert (run.workflow, run.version, run.trace, run.idempotency_key) == (
@@ -73,9 +74,9 @@ async def test_ids_and_names_are_stored_as_they_are_beside_others(kit, text):
     assert (parked.waiting.reason, parked.waiting.token) == (text, text)
 
 
-def recordings(kit: Any, *keys: str) -> list[Recording]:
+def recordings(kit: Any, *keys: str) -> list[RecordOp]:
     leases = [Lease(RunId(key), OwnerId("host", 7, "nonce"), 1) for key in keys]
-    return [Recording(Fence(lease, 0, 5), (kit.step(),)) for lease in leases]
+    return [RecordOp(Fence(lease, 0, 5), (kit.step(),)) for lease in leases]
 
 
 async def test_what_holds_no_mark_goes_as_texts_and_what_does_as_arrays(kit):
@@ -102,7 +103,7 @@ async def test_a_value_of_another_kind_harms_no_neighbour(kit):
     records = kit.record(leases[0], kit.step(started_at_ms="x")), kit.record(leases[1], kit.step())
     broken, sound = await together(*records, return_exceptions=True)
     assert sound == Recorded(None, None)
-    assert isinstance(broken, EngineStoreError)
+    assert isinstance(broken, StoreError)
 
 
 async def test_the_server_reads_texts_as_it_reads_arrays(belay_postgres):
@@ -112,7 +113,7 @@ async def test_the_server_reads_texts_as_it_reads_arrays(belay_postgres):
     both = [f"SELECT * FROM unnest({given(kinds, 1)}) WITH ORDINALITY" for given in (arrays_given, texts_given)]  # noqa: S608
     seen = {True: 0, False: 0}
     async with belay_postgres as stores:
-        ask = stores.engine._parts.coalescer._wire.ask
+        ask = stores.runs._parts.group_commit._channel.ask
         for _ in range(300):
             alphabet = luck.choice(("ab", "ab,{}\"\\'", "a\x1f", "a\x1e", "é漢\U0001f9d7"))
             rows = luck.randrange(1, 5)
@@ -136,7 +137,7 @@ async def test_the_server_reads_texts_as_it_reads_arrays(belay_postgres):
 async def test_a_wait_with_nothing_in_most_columns_is_stored(kit):
     """Columns of nothing but None, in a flush of one."""
     lease = await kit.own()
-    assert await kit.engine.sleep(commands.Sleep(lease, kit.gate("sleep#1", started_at_ms=1)))
+    assert await kit.stores.attempts.sleep(commands.Sleep(lease, kit.gate("sleep#1", started_at_ms=1)))
     assert (await kit.attempts())["sleep#1"].outcome is None
-    assert await kit.park(lease) == Parked()
+    assert await kit.park(lease) == RunParked()
     assert (await kit.run()).waiting.token is None

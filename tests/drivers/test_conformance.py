@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from belay_core.telemetry import observed
 from belay_drivers.postgres import open_postgres
-from belay_drivers.sql import tables
+from belay_drivers.sql.schema import tables
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.conformance import (
     EngineBesideConformance,

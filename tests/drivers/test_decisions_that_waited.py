@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import AlreadyDecided, Decided, TooLate
+from belay_core.records import commands
+from belay_core.stores.approvals import AlreadyDecided, Decided, TooLate
 
 R = RunId("run-1")
 WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
@@ -16,11 +16,11 @@ WAITING = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_p
 
 
 async def decided(kit, joined):
-    await joined.engine.decide(commands.Decide("ap-1", "rejected", await digest(kit), "bob"))
+    await joined.approvals.decide(commands.Decide("ap-1", "rejected", await digest(kit), "bob"))
 
 
 async def cancelled(_kit, joined):
-    await joined.engine.cancel(commands.Cancel(R, "bob"))
+    await joined.runs.cancel(commands.Cancel(R, "bob"))
 
 
 async def digest(kit):
@@ -50,8 +50,8 @@ async def waited(kit, stores, rival_does, statement, deciding):
         if statement:
             await rival.execute(text(statement))
         command = commands.Decide("ap-1", "approved", await digest(kit), "ada")
-        engine_store = stores.engine if deciding == "straight" else stores.within(own).engine
-        deciding_it = asyncio.ensure_future(engine_store.decide(command))
+        used = stores if deciding == "straight" else stores.within(own)
+        deciding_it = asyncio.ensure_future(used.approvals.decide(command))
         while not await rival.scalar(WAITING):
             pass
         await rival.commit()
@@ -97,14 +97,14 @@ async def test_a_decision_is_noted_the_same_straight_and_in_steps(belay_postgres
             run_id = f"run-{straight}"
             lease = await kit.own(run_id)
             asked = replace(kit.asked(run_id, approval=f"ap-{run_id}"), gate=gate)
-            await kit.engine.ask(commands.Ask(lease, kit.gate(), asked))
+            await kit.stores.approvals.ask(commands.Ask(lease, kit.gate(), asked))
             command = commands.Decide(f"ap-{run_id}", "approved", asked.subject_digest, "ada")
             if straight:
-                sent = await stores.engine._parts.hot.decide(command, kit.now)
+                sent = await stores.runs._parts.hot.decide(command, kit.now)
                 assert sent.value == run_id
             else:
                 async with stores.runs._database._engines.write.engine.begin() as own:
-                    assert isinstance(await stores.within(own).engine.decide(command), Decided)
-            [*_, entry] = await stores.engine.journal(RunId(run_id))
+                    assert isinstance(await stores.within(own).approvals.decide(command), Decided)
+            [*_, entry] = await stores.journal.read(RunId(run_id))
             noted.append((entry.kind, entry.facts.replace(run_id, "run")))
         assert noted[0] == noted[1]

@@ -5,10 +5,10 @@ import asyncio
 from sqlalchemy import text
 
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import FenceLost
 from belay_core.records.attempt import Attempt, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.stores.run_contract import FenceLost
 
 R = RunId("bare")
 OWNER = OwnerId("h", 1, "n")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from belay_core import commands
-from belay_core.outcomes.runs import FenceLost
+from belay_core.records import commands
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepState
+from belay_core.stores.run_contract import FenceLost
 
 PARTS = {
     "host": "owner_host_id = 'elsewhere'",
@@ -41,9 +41,9 @@ async def writes(kit, lease, name) -> Any:
         case "ask":
             return await kit.ask(lease)
         case "sleep":
-            return await kit.engine.sleep(commands.Sleep(lease, sleep))
+            return await kit.stores.attempts.sleep(commands.Sleep(lease, sleep))
         case "withdraw":
-            return await kit.engine.withdraw(commands.Withdraw(lease, withdrawn))
+            return await kit.stores.approvals.withdraw(commands.Withdraw(lease, withdrawn))
         case "park":
             return await kit.park(lease)
         case _:
@@ -95,14 +95,14 @@ async def test_a_shared_write_that_waited_for_another_of_its_lease_is_not_taken_
 ):
     async with belay_postgres as stores, belay_postgres as other:
         flushed: list[object] = []
-        coalescer = stores.engine._parts.coalescer
-        sent = coalescer._sent
+        group_commit = stores.runs._parts.group_commit
+        sent = group_commit._sent
 
         async def watched(works):
             flushed.extend(await sent(works))
             return flushed[-len(works) :]
 
-        coalescer._sent = watched
+        group_commit._sent = watched
         kit = make_kit(stores)
         _, answer = await waited(kit, other, name, "write_seq = write_seq + 1")
         assert not isinstance(answer, FenceLost)

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event
 
 import belay_drivers
-from belay_core import commands
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
@@ -20,9 +20,9 @@ ROOT = Path(belay_drivers.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 CHILDREN = {"attempts", "approvals", "journal"}
 WRITERS = {"insert", "update", "delete", "insert_if_absent", "insert_or_replace"}
-MAY_WRITE = {"sql/children.py"}
-MAKES_PROOF = {"sql/fences.py"}
-ONE_TRANSACTION = {"sqlite/bulk.py"}
+MAY_WRITE = {"sql/statements/run_rows.py"}
+MAKES_PROOF = {"sql/statements/fences.py"}
+ONE_TRANSACTION = {"sqlite/batch.py"}
 """Statements that run behind a fenced one inside the one transaction that holds the file's write lock."""
 WRITES_CHILD = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) belay_(attempts|approvals|journal)\b")
 RUN_BEFORE = re.compile(
@@ -107,25 +107,27 @@ class Trace:
 
 async def everything(kit):
     """Every command that writes, at least once."""
-    engine = kit.engine
+    stores = kit.stores
     lease = await kit.own(idempotency_key="k")
     await kit.record(lease, kit.step("a#1"))
     await kit.record(lease, kit.step("b#1"), kit.step("c#1", StepState.RUNNING))
     await kit.renew(lease)
-    await engine.sleep(commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP)))
+    await stores.attempts.sleep(commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP)))
     for number in range(4):
         await kit.ask(lease, f"g#{number}", f"ap-{number}", lapse_at_ms=kit.now + 5 if number == 1 else None)
     await kit.decide("ap-0")
     kit.clock.advance(10)
-    await engine.lapse(commands.Lapse(lease, "ap-1", kit.gate("g#1", StepState.SUCCEEDED)))
-    await engine.withdraw(commands.Withdraw(lease, kit.gate("g#2", StepState.CANCELLED)))
+    await stores.approvals.lapse(commands.Lapse(lease, "ap-1", kit.gate("g#1", StepState.SUCCEEDED)))
+    await stores.approvals.withdraw(commands.Withdraw(lease, kit.gate("g#2", StepState.CANCELLED)))
     await kit.record(lease, kit.step("o#1", StepState.ORPHANED, recorded=None))
-    await engine.resolve(commands.Resolve(RunId("run-1"), commands.Retry(), "ada", "o#1"))
-    await kit.park(lease, "timer", wake_at_ms=kit.now, seen_ms=(await kit.renew(lease)).news_ms)
-    await engine.wake(commands.Wake())
+    await stores.runs.resolve(commands.Resolve(RunId("run-1"), commands.Retry(), "ada", "o#1"))
+    await kit.park(lease, "timer", wake_at_ms=kit.now, seen_ms=(await kit.renew(lease)).pending_signal_ms)
+    await stores.runs.wake(commands.Wake())
     [taken] = await kit.acquire()
-    await engine.cancel(commands.Cancel(RunId("run-1")))
-    await kit.settle(taken.lease, RunStatus.CANCELLED, seen_ms=(await kit.renew(taken.lease)).news_ms, notes=("1",))
+    await stores.runs.cancel(commands.Cancel(RunId("run-1")))
+    await kit.settle(
+        taken.lease, RunStatus.CANCELLED, seen_ms=(await kit.renew(taken.lease)).pending_signal_ms, notes=("1",)
+    )
     runs, owner, bare = kit.stores.runs, OwnerId("h", 1, "n"), RunId("bare")
     await runs.create(bare, "{}")
     await runs.claim_and_own(bare, RunSnapshot(RunStatus.PENDING), owner, kit.now)
@@ -159,9 +161,9 @@ async def test_every_write_on_sqlite_stands_between_taking_the_write_lock_and_it
     async with belay_each_sqlite as stores:
         sent: list[str] = []
         writer = stores.runs._database._engines.write
-        await writer.carry(lambda tx: tx.connection.driver_connection.set_trace_callback(sent.append))
+        await writer.run(lambda tx: tx.connection.driver_connection.set_trace_callback(sent.append))
         await everything(make_kit(stores))
-        await writer.carry(lambda tx: tx.connection.driver_connection.set_trace_callback(None))
+        await writer.run(lambda tx: tx.connection.driver_connection.set_trace_callback(None))
     inside, writes = False, 0
     for statement in sent:
         verb = statement.split()[0]

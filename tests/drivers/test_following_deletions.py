@@ -8,10 +8,10 @@ import pytest
 
 from belay_core.errors import RunStoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.changes import ChangesPage
 from belay_core.records.changes import START, DeletedRun, RunChange, RunView
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.stores.changes import ChangesPage
 
 A = OwnerId("host-a", 101, "owner-a")
 PENDING = RunSnapshot(RunStatus.PENDING)

@@ -4,8 +4,8 @@ import asyncpg
 import pytest
 from sqlalchemy import event
 
-from belay_core import commands
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.records.changes import START
 from belay_core.records.owner import Lease, OwnerId
 from belay_drivers.postgres import open_postgres
@@ -28,8 +28,8 @@ async def source(stores):
 
 
 CALLS = {
-    "belay_runs_created": lambda stores: stores.engine.list_runs(commands.ListRuns(limit=3, before=RunId("run-200"))),
-    "belay_runs_waiting ": lambda stores: stores.engine.wake(commands.Wake()),
+    "belay_runs_created": lambda stores: stores.runs.list(commands.ListRuns(limit=3, before=RunId("run-200"))),
+    "belay_runs_waiting ": lambda stores: stores.runs.wake(commands.Wake()),
     "belay_runs_waiting_reason": lambda stores: stores.waiting.waiting_runs("reason-7"),
     "belay_runs_waiting_cancelled": lambda stores: stores.waiting.waiting_runs(cancel_requested=True),
 }
@@ -71,15 +71,17 @@ SCANS = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'belay_run
 OWNER = OwnerId("host", 1, "nonce")
 LEASE = Lease(RunId("run-1"), OWNER, 1)
 ASKED = {
-    "acquire": lambda engine: engine.acquire(commands.Acquire(OWNER, ("w",), 50, dead=(OwnerId("host", 1, "gone"),))),
-    "find_run": lambda engine: engine.find_run(RunId("run-1")),
-    "history": lambda engine: engine.history(commands.History((RunId("run-1"), RunId("run-2")))),
-    "list_runs": lambda engine: engine.list_runs(commands.ListRuns(limit=3)),
-    "renew": lambda engine: engine.renew(commands.Renew((LEASE,))),
-    "running_owners": lambda engine: engine.running_owners("host"),
-    "approvals": lambda engine: engine.list_approvals(commands.ListApprovals(limit=3)),
-    "journal": lambda engine: engine.journal(RunId("run-1")),
-    "wake": lambda engine: engine.wake(commands.Wake()),
+    "acquire": lambda stores: stores.runs.acquire(
+        commands.Acquire(OWNER, ("w",), 50, dead=(OwnerId("host", 1, "gone"),))
+    ),
+    "find": lambda stores: stores.runs.find(RunId("run-1")),
+    "history": lambda stores: stores.attempts.history(commands.History((RunId("run-1"), RunId("run-2")))),
+    "list": lambda stores: stores.runs.list(commands.ListRuns(limit=3)),
+    "renew": lambda stores: stores.runs.renew(commands.Renew((LEASE,))),
+    "running_owners": lambda stores: stores.runs.running_owners("host"),
+    "approvals": lambda stores: stores.approvals.list(commands.ListApprovals(limit=3)),
+    "journal": lambda stores: stores.journal.read(RunId("run-1")),
+    "wake": lambda stores: stores.runs.wake(commands.Wake()),
 }
 
 
@@ -94,7 +96,7 @@ async def test_what_is_asked_does_not_read_all_runs_where_they_were_never_analys
         await watching.execute("SELECT pg_stat_force_next_flush()")
         before = await watching.fetchval(SCANS)
         async with open_postgres(belay_postgres.url) as stores:
-            await ASKED[call](stores.engine)
+            await ASKED[call](stores)
         # A connection that has ended has told the server's counts all it did.
         assert await watching.fetchval(SCANS) == before
     finally:

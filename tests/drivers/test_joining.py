@@ -7,13 +7,14 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from belay_core import Client, Context, Worker, commands, workflow
+from belay_core import Client, Context, Worker, workflow
 from belay_core.errors import InvalidInput, RunStoreError, WriterError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import CancelRequested, NotFound
+from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
-from belay_testing.drive import drain
+from belay_core.stores.run_contract import CancelRequested, NotFound
+from belay_testing.drive import run_ready
 from belay_testing.spans import recorded_spans
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
@@ -122,7 +123,7 @@ async def test_a_cancel_request_and_a_decision_go_with_the_callers_commit(shared
         client = Client(stores, approver="ada")
         run = await client.start(asking, 1)
         async with Worker(stores, [asking], background=False) as worker:
-            await drain(worker)
+            await run_ready(worker)
             [approval] = await client.approvals(run)
             for keep in (False, True):
                 async with engine.connect() as connection:
@@ -131,7 +132,7 @@ async def test_a_cancel_request_and_a_decision_go_with_the_callers_commit(shared
                     assert await client.approvals(run) == (approval,)
                     await (connection.commit() if keep else connection.rollback())
             assert await client.approvals(run) == ()
-            await drain(worker)
+            await run_ready(worker)
         assert await run.result() == "Approved"
 
         other = await client.start(refund, 1)
@@ -157,7 +158,7 @@ async def test_what_needs_a_transaction_of_belays_own_is_refused(shared_store):
             lambda: inside.runs.transition_owned(ONE, A, RunStatus.COMPLETED),
             lambda: inside.runs.heartbeat(ONE, A, 0),
             lambda: inside.write(lambda deeper: deeper.runs.get(ONE)),
-            lambda: inside.engine.list_runs(commands.ListRuns()),
+            lambda: inside.runs.list(commands.ListRuns()),
         ):
             with pytest.raises(WriterError) as failure:
                 await call()
@@ -181,4 +182,4 @@ async def test_it_is_watched_like_any_other(shared_store):
         with recorded_spans() as spans:
             async with engine.begin() as connection:
                 await Client(stores).within(connection).start(refund, 1)
-        assert [span.name for span in spans] == ["belay.engine_store.start", "start refund"]
+        assert [span.name for span in spans] == ["belay.run_store.start", "start refund"]

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import belay_drivers
-from belay_core.admission.journal import RESERVED, RESERVED_PREFIXES
+from belay_core.stores.journal import RESERVED, RESERVED_PREFIXES
 
 
 def test_every_kind_the_drivers_write_is_reserved():

@@ -4,8 +4,8 @@ import asyncpg
 import pytest
 
 from belay_drivers.postgres import migrate_postgres
-from belay_drivers.postgres.opening import OWN
-from belay_drivers.sql.ladder import MigrationSet, planned
+from belay_drivers.postgres.open import OWN
+from belay_drivers.sql.schema.migration_plan import MigrationSet, planned
 from tests.drivers.test_lost_replies import COMMIT, Proxy
 
 ALL = [(step.id, step.name) for step in planned([OWN])]
@@ -14,7 +14,7 @@ MORE = MigrationSet("more", 5_000, {"0000_more": "CREATE TABLE more (id BIGINT)"
 
 @pytest.fixture
 async def cut(belay_postgres_server, belay_postgres_names, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
     name = next(belay_postgres_names)
     proxy = Proxy(belay_postgres_server.create_database(name))
     async with proxy.running() as url:
@@ -45,7 +45,7 @@ async def test_what_a_call_applied_is_told_though_no_reply_came_to_its_commit(cu
 async def test_what_others_applied_is_not_told_by_a_call_that_found_nothing_to_do(cut, monkeypatch):
     """At the same moment, too."""
     proxy, url = cut
-    monkeypatch.setattr("belay_drivers.postgres.opening.reading", lambda _clock: 1_700_000_000_000)
+    monkeypatch.setattr("belay_drivers.postgres.open.reading", lambda _clock: 1_700_000_000_000)
     assert await migrate_postgres(url) == ALL
     proxy.arm("reply", *COMMIT)
     assert await migrate_postgres(url) == []

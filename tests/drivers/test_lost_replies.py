@@ -9,23 +9,23 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from sqlalchemy import select
 
-from belay_core import commands
-from belay_core.errors import EngineStoreError
+from belay_core.errors import StoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Recorded
-from belay_core.outcomes.runs import FenceLost
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.records.step_record import StepKind, StepState
+from belay_core.stores.attempts import Recorded
+from belay_core.stores.run_contract import FenceLost
 from belay_drivers.postgres import open_postgres
-from belay_drivers.sql import tables
+from belay_drivers.sql.schema import tables
 
 BIND = b"\0__asyncpg_"
 """The unnamed portal and the name of a statement: when one is run, not when it is prepared."""
 
 
-def cause_of(failure: pytest.ExceptionInfo[EngineStoreError]) -> Any:
+def cause_of(failure: pytest.ExceptionInfo[StoreError]) -> Any:
     assert failure.value.cause is not None
     return failure.value.cause["cause"]
 
@@ -126,7 +126,7 @@ async def proxied(belay_postgres, belay_clock, belay_ids):
     proxy = Proxy(belay_postgres.url)
     async with proxy.running() as url, open_postgres(url, clock=belay_clock, ids=belay_ids) as stores:
         # Nothing but the operation passes by when the proxy is armed.
-        stores.wakes._relay = None
+        stores.notifier._relay = None
         yield proxy, stores
 
 
@@ -211,17 +211,19 @@ async def do_ask(kit):
 
 async def do_sleep(kit):
     lease = await kit.own()
-    return partial(kit.engine.sleep, commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP)))
+    return partial(
+        kit.stores.attempts.sleep, commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP))
+    )
 
 
 async def do_withdraw(kit):
     lease = await gate(kit)
-    return partial(kit.engine.withdraw, commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
+    return partial(kit.stores.approvals.withdraw, commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
 
 
 async def do_lapse(kit):
     lease = await gate(kit, kit.now)
-    return partial(kit.engine.lapse, commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
+    return partial(kit.stores.approvals.lapse, commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
 
 
 async def do_park(kit):
@@ -244,7 +246,7 @@ async def do_settle_with_a_question(kit):
 
 async def do_wake(kit):
     await kit.park(await kit.own(), "timer", wake_at_ms=kit.now)
-    return partial(kit.engine.wake, commands.Wake())
+    return partial(kit.stores.runs.wake, commands.Wake())
 
 
 async def do_decide(kit):
@@ -254,13 +256,13 @@ async def do_decide(kit):
 
 async def do_cancel(kit):
     await kit.start()
-    return partial(kit.engine.cancel, commands.Cancel(RunId("run-1"), "ada"))
+    return partial(kit.stores.runs.cancel, commands.Cancel(RunId("run-1"), "ada"))
 
 
 async def do_resolve(kit):
     lease = await kit.own()
     await kit.record(lease, kit.step("pay#1", StepState.ORPHANED, recorded=None))
-    return partial(kit.engine.resolve, commands.Resolve(RunId("run-1"), commands.Happened("1"), "ada", "pay#1"))
+    return partial(kit.stores.runs.resolve, commands.Resolve(RunId("run-1"), commands.Happened("1"), "ada", "pay#1"))
 
 
 async def do_create(kit):
@@ -389,7 +391,7 @@ async def test_a_server_that_stays_away_is_an_error_and_the_next_call_works_when
     lease = await kit.own()
     true_port, proxy.server = proxy.server, proxy.server._replace(netloc="belay@127.0.0.1:1")
     proxy._cut()
-    with pytest.raises(EngineStoreError) as failure:
+    with pytest.raises(StoreError) as failure:
         await kit.record(lease, kit.step())
     assert cause_of(failure).code == "io"
     proxy.server = true_port

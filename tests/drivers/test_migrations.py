@@ -14,15 +14,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-import belay_drivers.postgres.opening as postgres_opening
-import belay_drivers.sqlite.opening as sqlite_opening
-from belay_core import commands
+import belay_drivers.postgres.open as postgres_opening
+import belay_drivers.sqlite.open as sqlite_opening
 from belay_core.errors import MigrationRefused, SchemaMismatch
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.stores import LeaseTimes, find_migrations
 from belay_drivers.postgres import migrate_postgres, open_postgres
-from belay_drivers.sql import tables
-from belay_drivers.sql.ladder import MigrationSet, own_set, planned
+from belay_drivers.sql.schema import tables
+from belay_drivers.sql.schema.migration_plan import MigrationSet, own_set, planned
 from belay_drivers.sqlite import migrate_sqlite, open_sqlite
 from belay_testing.cases import case
 
@@ -30,7 +30,7 @@ BELONGING_TO_ONE = {("belay_journal", "xid"), ("belay_journal", "position")}
 """Columns that only one database has, for its feed."""
 
 SLOW_IN_SQLITE = """CREATE TABLE slow AS
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT max(i) FROM n"""
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000000) SELECT max(i) FROM n"""
 """A second of work or so, for a statement to be in the middle of."""
 
 
@@ -171,7 +171,7 @@ async def test_what_a_newer_release_added_is_borne(place, next_migration):
     await place.check()
     assert await place.migrate() == []
     async with place.open() as stores:
-        assert await stores.engine.find_run(RunId("nobody")) is None
+        assert await stores.runs.find(RunId("nobody")) is None
 
 
 async def test_what_a_newer_release_took_away_is_refused_by_whoever_still_needs_it(place, next_migration):
@@ -267,12 +267,12 @@ async def test_a_migration_cancelled_in_the_middle_leaves_nothing_behind(place, 
 async def test_an_upgrade_keeps_what_is_there(place, next_migration):
     await place.migrate()
     async with place.open() as stores:
-        await stores.engine.start(commands.Start(RunId("old"), "w", "1", '{"n":1}'))
-        before = await stores.engine.find_run(RunId("old"))
+        await stores.runs.start(commands.Start(RunId("old"), "w", "1", '{"n":1}'))
+        before = await stores.runs.find(RunId("old"))
     next_migration.add("ALTER TABLE belay_runs ADD COLUMN extra TEXT;\n")
     await place.migrate()
     async with place.open() as stores:
-        assert await stores.engine.find_run(RunId("old")) == before
+        assert await stores.runs.find(RunId("old")) == before
 
 
 AUDIT = {
@@ -394,7 +394,7 @@ async def test_readers_pass_a_migration_that_waits(belay_postgres, monkeypatch):
         await asyncio.sleep(0.5)
         before = asyncio.get_running_loop().time()
         # Well under the five seconds after which a statement of belay is given up.
-        assert await stores.engine.find_run(RunId("nobody")) is None
+        assert await stores.runs.find(RunId("nobody")) is None
         assert 0.1 < asyncio.get_running_loop().time() - before < 4
         assert not migrating.done()
         await reader.execute("COMMIT")

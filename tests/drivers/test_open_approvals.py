@@ -5,10 +5,11 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import AlreadyDecided, Decided, Settled
+from belay_core.records import commands
 from belay_core.records.run import RunStatus
+from belay_core.stores.approvals import AlreadyDecided, Decided
+from belay_core.stores.runs import Settled
 
 INDEX = "belay_approvals_open"
 PLAN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) "}
@@ -49,7 +50,7 @@ async def test_the_list_of_open_approvals_walks_its_index_and_stops(shared_store
         database = stores.runs._database
         for engine in set(database.sync_engines):
             event.listen(engine, "before_cursor_execute", note)
-        listed = await stores.engine.list_approvals(commands.ListApprovals(limit=4))
+        listed = await stores.approvals.list(commands.ListApprovals(limit=4))
         assert [each.approval_id for each in listed] == [f"ap-run-{DECIDED + number}" for number in (1, 2, 3, 4)]
         statement, parameters = sent[0]
 
@@ -72,15 +73,15 @@ async def test_what_is_asked_of_one_run_is_not_looked_for_among_all_that_is_open
         one = commands.ListApprovals(RunId("run-1"))
         for number in (1, 2):
             await kit.ask(lease, f"editor#{number}", f"ap-{number}")
-        assert len(await kit.engine.list_approvals(one)) == 2
+        assert len(await kit.stores.approvals.list(one)) == 2
         engine = create_async_engine(belay_postgres.url.replace("postgresql://", "postgresql+asyncpg://"))
         async with engine.connect() as connection:
-            assert len(await stores.within(connection).engine.list_approvals(one)) == 2
+            assert len(await stores.within(connection).approvals.list(one)) == 2
         await engine.dispose()
         assert isinstance(await kit.decide("ap-1"), Decided)
         assert isinstance(await kit.decide("ap-1"), AlreadyDecided)
         # The end that withdraws a question is written in steps, the other goes with a flush.
-        news = (await kit.renew(lease)).news_ms
+        news = (await kit.renew(lease)).pending_signal_ms
         assert isinstance(await kit.settle(lease, RunStatus.COMPLETED, seen_ms=news), Settled)
         assert isinstance(await kit.settle(await kit.own("run-2"), RunStatus.COMPLETED), Settled)
     # A connection that has ended has told the server's counts all it did.

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
+from belay_core.clock import SystemClock
 from belay_core.errors import DriverNotFound, InvalidInput
 from belay_core.ids import RunId
-from belay_core.moments import SystemClock
+from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.stores import find_migrations, open_stores
 from belay_drivers.postgres import open_postgres
@@ -28,7 +28,7 @@ START = commands.Start(RunId("r"), "w", "1", "1")
 def pragmas(stores, *names, engine="write"):
     async def read():
         made = getattr(database_of(stores)._engines, engine)
-        return await made.carry(lambda tx: [tx.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
+        return await made.run(lambda tx: [tx.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names])
 
     return read()
 
@@ -36,19 +36,19 @@ def pragmas(stores, *names, engine="write"):
 @pytest.mark.parametrize("url", [":memory:", "sqlite://", "sqlite:///:memory:", "sqlite+aiosqlite://"])
 async def test_every_spelling_of_memory_opens_a_database_of_its_own(url):
     async with open_sqlite(url) as one, open_sqlite(url) as other:
-        await one.engine.start(START)
-        assert await one.engine.find_run(RunId("r")) is not None
-        assert await other.engine.find_run(RunId("r")) is None
+        await one.runs.start(START)
+        assert await one.runs.find(RunId("r")) is not None
+        assert await other.runs.find(RunId("r")) is None
 
 
 @pytest.mark.parametrize("spelled", ["{path}", "sqlite:///{path}", "sqlite+aiosqlite:///{path}"])
 async def test_every_spelling_of_a_file_opens_the_file(tmp_path, spelled):
     path = tmp_path / "a file?.db" if spelled == "{path}" else tmp_path / "belay.db"
     async with open_sqlite(spelled.format(path=path)) as stores:
-        await stores.engine.start(START)
+        await stores.runs.start(START)
     assert path.exists()
     async with open_sqlite(path) as stores:
-        assert await stores.engine.find_run(RunId("r")) is not None
+        assert await stores.runs.find(RunId("r")) is not None
 
 
 async def test_a_relative_url_names_a_file_beside_the_process(tmp_path, monkeypatch):
@@ -59,10 +59,10 @@ async def test_a_relative_url_names_a_file_beside_the_process(tmp_path, monkeypa
 
 async def test_drivers_are_found_by_the_scheme_of_the_url(belay_postgres):
     async with open_stores("sqlite://") as stores:
-        await stores.engine.start(START)
+        await stores.runs.start(START)
     for url in (belay_postgres.url, belay_postgres.url.replace("postgresql", "postgresql+asyncpg")):
         async with open_stores(url) as stores:
-            await stores.engine.start(START)
+            await stores.runs.start(START)
     for url in ("mysql://user:secret@host/db", "belay.db"):
         for find in (open_stores, find_migrations):
             with pytest.raises(DriverNotFound, match="installed: postgresql, sqlite") as failure:
@@ -102,8 +102,8 @@ async def test_postgres_sessions_say_who_they_are_and_cannot_hang(belay_postgres
 async def test_nothing_is_left_open_when_the_block_is_left(belay_each_store):
     before = set(threading.enumerate())
     async with belay_each_store as stores:
-        await asyncio.gather(*(stores.engine.find_run(RunId("r")) for _ in range(20)))
-        await stores.engine.start(START)
+        await asyncio.gather(*(stores.runs.find(RunId("r")) for _ in range(20)))
+        await stores.runs.start(START)
     gc.collect()
     for thread in set(threading.enumerate()) - before:
         thread.join(2)
@@ -134,9 +134,9 @@ async def test_a_server_that_is_not_there_is_told_in_one_error_without_the_passw
 
 async def test_without_a_clock_the_stores_follow_the_databases(belay_postgres):
     async with open_postgres(belay_postgres.url) as stores:
-        await stores.engine.start(START)
-        [acquired] = await stores.engine.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
-        await stores.engine.renew(commands.Renew((acquired.lease,)))
+        await stores.runs.start(START)
+        [acquired] = await stores.runs.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
+        await stores.runs.renew(commands.Renew((acquired.lease,)))
         assert abs(stores.clock.now() - SystemClock().now()) < 2_000
         assert isinstance(stores.clock, FollowingClock)
         assert stores.clock.settled()
@@ -178,9 +178,9 @@ async def test_a_url_that_is_none_is_refused_without_repeating_it():
 
 async def test_for_a_pooler_by_transaction_nothing_is_kept_in_a_session(belay_postgres):
     async with open_stores(f"{belay_postgres.url}?pooler=transaction") as stores:
-        await stores.engine.start(START)
-        [acquired] = await stores.engine.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
-        await stores.engine.renew(commands.Renew((acquired.lease,)))
+        await stores.runs.start(START)
+        [acquired] = await stores.runs.acquire(commands.Acquire(OwnerId("h", 1, "n"), ("w",), 1))
+        await stores.runs.renew(commands.Renew((acquired.lease,)))
 
         def look(tx):
             prepared = tx.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''").scalar_one()

@@ -8,21 +8,21 @@ from sqlalchemy import NullPool
 
 from belay_core.errors import RunStoreError, WriterError
 from belay_core.ids import RunId
-from belay_drivers.postgres import connecting
-from belay_drivers.sql.database import ATTEMPTS
+from belay_drivers.postgres import connections
+from belay_drivers.sql.connection.database import ATTEMPTS
 
 RUN = RunId("run")
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(connecting, "POOL_TIMEOUT", 0.02)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(connections, "POOL_TIMEOUT", 0.02)
 
 
 async def holding_all(stores, stack):
     """Every connection of the pool, each held by reads of one moment."""
-    for _ in range(connecting.POOL_SIZE):
+    for _ in range(connections.POOL_SIZE):
         reads = await stack.enter_async_context(stores.snapshot())
         await reads.get(RUN)
 

@@ -5,8 +5,8 @@ import json
 import sys
 from textwrap import dedent
 
-from belay_core.outcomes.runs import FenceLost
 from belay_core.records.run import RunStatus
+from belay_core.stores.run_contract import FenceLost
 
 TAKEOVERS = {"sqlite": 150, "postgresql": 400}
 RUNS = 1_000
@@ -58,7 +58,7 @@ async def write_on(kit, lease, name, stop):
 WORKER = dedent(
     """
     import asyncio, json, sys
-    from belay_core import commands
+    from belay_core.records import commands
     from belay_core.ids import Uuid7Ids
     from belay_core.records.owner import OwnerId
     from belay_core.stores import open_stores
@@ -69,7 +69,7 @@ WORKER = dedent(
             print("ready", flush=True)
             for _ in sys.stdin:
                 owner = OwnerId("host", pid, ids.nonce())
-                got = await stores.engine.acquire(commands.Acquire(owner, ("refund",), 25))
+                got = await stores.runs.acquire(commands.Acquire(owner, ("refund",), 25))
                 print(json.dumps([acquired.run.run_id for acquired in got]), flush=True)
 
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -6,7 +6,7 @@ from belay_core.ids import RunId
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.records.waiting import Wait
-from belay_drivers.sql.database import Database, undone
+from belay_drivers.sql.connection.database import Database, undone
 
 A = OwnerId("host-a", 101, "owner-a")
 RUN = RunId("run")

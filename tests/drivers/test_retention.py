@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.errors import RunStoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.retention import ChildrenLive, Deleted
 from belay_core.records.attempt import Attempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import CreateOptions, RunSnapshot, RunStatus
+from belay_core.stores.retention import ChildrenLive, Deleted
 
 A = OwnerId("host-a", 101, "owner-a")
 PENDING = RunSnapshot(RunStatus.PENDING)
@@ -33,7 +33,7 @@ async def over(stores, run_id, parent=None, status=RunStatus.COMPLETED):
 
 async def left(stores, run_id):
     """In which tables anything of the run is left."""
-    from belay_drivers.sql.keys import key_of
+    from belay_drivers.sql.statements.keys import key_of
 
     def count(tx):
         query = "SELECT count(*) FROM {} WHERE run_id = '{}'"

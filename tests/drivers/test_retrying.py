@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
-from belay_core.errors import DatabaseError, EngineStoreError
+from belay_core.errors import DatabaseError, StoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Recorded, Started
-from belay_drivers.sql.database import ATTEMPTS
+from belay_core.records import commands
+from belay_core.stores.attempts import Recorded
+from belay_core.stores.runs import Started
+from belay_drivers.sql.connection.database import ATTEMPTS
 from belay_drivers.sqlite import open_sqlite
-from belay_testing.chance import FixedChance
+from belay_testing.jitter import FixedJitter
 
 
-def cause_of(failure: pytest.ExceptionInfo[EngineStoreError]) -> Any:
+def cause_of(failure: pytest.ExceptionInfo[StoreError]) -> Any:
     assert failure.value.cause is not None
     return failure.value.cause["cause"]
 
@@ -29,7 +30,7 @@ def database_of(stores: Any) -> Any:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Pauses between two sendings are short in these tests."""
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
 
 
 class Stubborn:
@@ -39,7 +40,7 @@ class Stubborn:
         self.left, self.sent = times, 0
         self.statement = statement
         database = database_of(stores)
-        self._wire = stores.engine._parts.coalescer._wire
+        self._channel = stores.runs._parts.group_commit._channel
         self._transaction, database._transaction = database._transaction, self.transaction
         self._straight, database._straight = database._straight, self.straight
 
@@ -51,7 +52,7 @@ class Stubborn:
         return await self._transaction(engine, failing if self.fails() else body)
 
     async def straight(self, send):
-        return await self._straight((lambda: self._wire.ask(self.statement, ())) if self.fails() else send)
+        return await self._straight((lambda: self._channel.ask(self.statement, ())) if self.fails() else send)
 
     def fails(self):
         self.sent += 1
@@ -75,7 +76,7 @@ async def test_what_postgres_asks_to_be_tried_again_is(belay_postgres, make_kit,
 async def test_what_would_fail_again_is_not_tried_again(belay_postgres, make_kit, sqlstate):
     async with belay_postgres as stores:
         trouble = Stubborn(stores, 3, raising(sqlstate))
-        with pytest.raises(EngineStoreError) as failure:
+        with pytest.raises(StoreError) as failure:
             await make_kit(stores).start()
         assert (trouble.sent, cause_of(failure).sqlstate) == (1, sqlstate)
 
@@ -83,7 +84,7 @@ async def test_what_would_fail_again_is_not_tried_again(belay_postgres, make_kit
 async def test_ten_sendings_are_enough(belay_postgres, make_kit):
     async with belay_postgres as stores:
         trouble = Stubborn(stores, 99, raising("40001"))
-        with pytest.raises(EngineStoreError) as failure:
+        with pytest.raises(StoreError) as failure:
             await make_kit(stores).start()
         assert trouble.sent == ATTEMPTS
         assert failure.value.code == "persistence_failed"
@@ -91,7 +92,7 @@ async def test_ten_sendings_are_enough(belay_postgres, make_kit):
 
 
 async def test_a_caller_who_left_is_not_tried_for_again(belay_postgres, make_kit, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.2)
     async with belay_postgres as stores:
         trouble = Stubborn(stores, 99, raising("40001"))
         task = asyncio.ensure_future(make_kit(stores).start())
@@ -124,7 +125,7 @@ async def test_a_deadlock_costs_one_of_both_a_second_try_and_nobody_an_answer(be
 
 
 async def test_a_file_another_process_writes_to_is_waited_for(tmp_path, make_kit, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sqlite.opening.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("belay_drivers.sqlite.open.BUSY_TIMEOUT", 0.05)
     path = tmp_path / "belay.db"
     async with open_sqlite(path) as stores:
         kit = make_kit(stores)
@@ -141,28 +142,28 @@ async def test_a_file_another_process_writes_to_is_waited_for(tmp_path, make_kit
 
 
 async def test_a_file_that_stays_locked_is_an_error_of_its_own_kind(tmp_path, make_kit, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sqlite.opening.BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr("belay_drivers.sqlite.open.BUSY_TIMEOUT", 0.01)
     path = tmp_path / "belay.db"
     async with open_sqlite(path) as stores:
         kit = make_kit(stores)
         with closing(sqlite3.connect(path, isolation_level=None)) as rival:
             rival.execute("BEGIN IMMEDIATE")
-            with pytest.raises(EngineStoreError) as failure:
+            with pytest.raises(StoreError) as failure:
                 await kit.start()
         assert cause_of(failure).code == "busy"
         assert await kit.start() == Started(RunId("run-1"))
 
 
 async def test_opening_a_file_that_is_being_opened_waits_its_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sqlite.opening.BUSY_TIMEOUT", 0.01)
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("belay_drivers.sqlite.open.BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.05)
     path = tmp_path / "belay.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as rival:
         rival.execute("BEGIN EXCLUSIVE")
 
         async def opened():
             async with open_sqlite(path) as stores:
-                return await stores.engine.find_run(RunId("r"))
+                return await stores.runs.find(RunId("r"))
 
         task = asyncio.ensure_future(opened())
         await asyncio.sleep(0.2)
@@ -191,10 +192,10 @@ async def test_pauses_grow_and_are_jittered(kit, monkeypatch):
     async def sleep(seconds):
         waited.append(seconds)
 
-    monkeypatch.setattr("belay_drivers.sql.database.asyncio.sleep", sleep)
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.asyncio.sleep", sleep)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.05)
     database = database_of(kit.stores)
-    database._chance = FixedChance(0.5)
+    database._jitter = FixedJitter(0.5)
     for tried in range(1, 11):
         await database.pause(tried)
     assert waited == [pytest.approx(0.75 * min(0.05 * 2**n, 10.0)) for n in range(10)]
@@ -209,7 +210,7 @@ async def test_nobody_waits_for_a_row_that_hangs_longer_than_a_statement_may_tak
             await connection.commit()
         async with database_of(other)._engines.write.engine.connect() as blocker:
             await blocker.exec_driver_sql("SELECT 1 FROM belay_runs FOR UPDATE")
-            with pytest.raises(EngineStoreError) as failure:
-                await kit.engine.cancel(commands.Cancel(RunId("run-1")))
+            with pytest.raises(StoreError) as failure:
+                await kit.stores.runs.cancel(commands.Cancel(RunId("run-1")))
             assert cause_of(failure).sqlstate == "57014"
         assert (await kit.run()).cancel_requested_at_ms is None

@@ -8,8 +8,8 @@ from belay_core.errors import InvalidInput, SchemaMismatch
 from belay_core.stores import find_migrations
 from belay_drivers.postgres import migrate_postgres, open_postgres
 from belay_drivers.postgres.roles import MIGRATOR, READER, WORKER, grants
-from belay_drivers.sql import tables
-from belay_testing.drive import decide, drain
+from belay_drivers.sql.schema import tables
+from belay_testing.drive import decide, run_ready
 from tests.variants.least_rights import as_role, give_rights
 
 TABLES = sorted(tables.metadata.tables)
@@ -67,12 +67,12 @@ async def refused(url, role, statement):
 async def test_a_worker_needs_no_more(url):
     async with open_postgres(as_role(url, WORKER)) as stores, Worker(stores, [modest], background=False) as worker:
         run = await worker.client.start(modest, 3)
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run, "checked", by="ada")
         assert await run.result() == 12
         other = await worker.client.start(modest, 3)
         await worker.client.cancel(other.run_id)
-        await drain(worker)
+        await run_ready(worker)
 
 
 @pytest.mark.parametrize("role", [WORKER, READER])

@@ -1,7 +1,7 @@
 """The schema grows while stores are open: what is prepared on their connections goes on."""
 
-from belay_core import commands
-from belay_core.outcomes.engine import Recorded
+from belay_core.records import commands
+from belay_core.stores.attempts import Recorded
 
 GROWN = ("belay_runs", "belay_run_values", "belay_attempts", "belay_approvals")
 
@@ -11,13 +11,13 @@ async def test_what_is_sent_straight_goes_on_when_columns_are_added(kit, raw):
     await kit.record(first, kit.step())
     await kit.ask(first, "boss#1", "ap-1")
     assert (await kit.history(first.run_id)).attempts
-    await kit.engine.find_run(first.run_id)
+    await kit.stores.runs.find(first.run_id)
     for table in GROWN:
         await raw(kit.stores, f"ALTER TABLE {table} ADD COLUMN later TEXT")
     second = await kit.own("after")
     assert await kit.record(second, kit.step()) == Recorded(None, None)
     assert [each.step for each in (await kit.history(second.run_id)).attempts] == ["fetch"]
     assert (await kit.history(first.run_id)).approvals[0].approval_id == "ap-1"
-    assert (await kit.engine.find_run(second.run_id)).status == "running"
-    [asked] = await kit.engine.list_approvals(commands.ListApprovals(run_id=first.run_id))
+    assert (await kit.stores.runs.find(second.run_id)).status == "running"
+    [asked] = await kit.stores.approvals.list(commands.ListApprovals(run_id=first.run_id))
     assert asked.approval_id == "ap-1"

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
 from belay_core.errors import BelayError, DatabaseError
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, FinishAttempt
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import CreateOptions, RunSnapshot, RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait
+from belay_testing.conformance.kit import send
 
 CANARY = "tweet-tweet-4711"
 TEXT = f'"{CANARY}"'
@@ -42,32 +43,34 @@ def approval(run_id, **more):
 
 def calls(kit, lease):
     """One call of every operation, with the canary in every text it takes."""
-    engine, runs, attempts = kit.engine, kit.stores.runs, kit.stores.attempts
+    stores, runs, attempts = kit.stores, kit.stores.runs, kit.stores.attempts
     run_id, owner = RunId(CANARY), OwnerId(CANARY, 1, CANARY)
     stranger = Lease(run_id, owner, 1)
     return {
-        "start": lambda: engine.start(commands.Start(run_id, CANARY, CANARY, TEXT, CANARY, 0, None, CANARY)),
-        "acquire": lambda: engine.acquire(commands.Acquire(owner, (CANARY,), 1, (owner,))),
-        "wake": lambda: engine.wake(commands.Wake()),
-        "renew": lambda: engine.renew(commands.Renew((stranger, lease))),
-        "record": lambda: engine.record(commands.Record(lease, (step(),))),
-        "record several": lambda: engine.record(commands.Record(lease, (step(), step(input_digest="other")))),
-        "ask": lambda: engine.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id))),
-        "sleep": lambda: engine.sleep(commands.Sleep(lease, step(StepState.WAITING))),
-        "withdraw": lambda: engine.withdraw(commands.Withdraw(lease, step())),
-        "lapse": lambda: engine.lapse(commands.Lapse(lease, CANARY, step())),
-        "park": lambda: engine.park(commands.Park(lease, Waiting(CANARY, CANARY), TEXT, notes=(TEXT,))),
-        "settle": lambda: engine.settle(commands.Settle(lease, RunStatus.FAILED, TEXT, TEXT, notes=(TEXT,))),
-        "decide": lambda: engine.decide(commands.Decide(CANARY, "approved", CANARY, CANARY, CANARY, TEXT, CANARY)),
-        "cancel": lambda: engine.cancel(commands.Cancel(lease.run_id, CANARY)),
-        "resolve": lambda: engine.resolve(commands.Resolve(lease.run_id, commands.Happened(TEXT), CANARY, CANARY)),
-        "history": lambda: engine.history(commands.History((run_id,))),
-        "find_run": lambda: engine.find_run(run_id),
-        "list_runs": lambda: engine.list_runs(commands.ListRuns(CANARY, waiting_reason=CANARY, before=run_id)),
-        "list_approvals": lambda: engine.list_approvals(commands.ListApprovals(run_id)),
-        "find_approval": lambda: engine.find_approval(CANARY),
-        "journal": lambda: engine.journal(run_id),
-        "running_owners": lambda: engine.running_owners(CANARY),
+        "start": lambda: stores.runs.start(commands.Start(run_id, CANARY, CANARY, TEXT, CANARY, 0, None, CANARY)),
+        "acquire": lambda: stores.runs.acquire(commands.Acquire(owner, (CANARY,), 1, (owner,))),
+        "wake": lambda: stores.runs.wake(commands.Wake()),
+        "renew": lambda: stores.runs.renew(commands.Renew((stranger, lease))),
+        "record": lambda: stores.attempts.record(commands.Record(lease, (step(),))),
+        "record several": lambda: stores.attempts.record(commands.Record(lease, (step(), step(input_digest="other")))),
+        "ask": lambda: stores.approvals.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id))),
+        "sleep": lambda: stores.attempts.sleep(commands.Sleep(lease, step(StepState.WAITING))),
+        "withdraw": lambda: stores.approvals.withdraw(commands.Withdraw(lease, step())),
+        "lapse": lambda: stores.approvals.lapse(commands.Lapse(lease, CANARY, step())),
+        "park": lambda: stores.runs.park(commands.Park(lease, RunWait(CANARY, CANARY), TEXT, notes=(TEXT,))),
+        "settle": lambda: stores.runs.settle(commands.Settle(lease, RunStatus.FAILED, TEXT, TEXT, notes=(TEXT,))),
+        "decide": lambda: stores.approvals.decide(
+            commands.Decide(CANARY, "approved", CANARY, CANARY, CANARY, TEXT, CANARY)
+        ),
+        "cancel": lambda: stores.runs.cancel(commands.Cancel(lease.run_id, CANARY)),
+        "resolve": lambda: stores.runs.resolve(commands.Resolve(lease.run_id, commands.Happened(TEXT), CANARY, CANARY)),
+        "history": lambda: stores.attempts.history(commands.History((run_id,))),
+        "find": lambda: stores.runs.find(run_id),
+        "list": lambda: stores.runs.list(commands.ListRuns(CANARY, waiting_reason=CANARY, before=run_id)),
+        "list_approvals": lambda: stores.approvals.list(commands.ListApprovals(run_id)),
+        "find approval": lambda: stores.approvals.find(CANARY),
+        "journal": lambda: stores.journal.read(run_id),
+        "running_owners": lambda: stores.runs.running_owners(CANARY),
         "create": lambda: runs.create(run_id, TEXT, CreateOptions(run_id, CANARY, 1)),
         "get": lambda: runs.get(run_id),
         "claim_and_own": lambda: runs.claim_and_own(run_id, RunSnapshot(RunStatus.PENDING), owner, 0),
@@ -79,7 +82,7 @@ def calls(kit, lease):
     }
 
 
-NOTHING = SimpleNamespace(engine=None, stores=SimpleNamespace(runs=None, attempts=None))
+NOTHING = SimpleNamespace(stores=SimpleNamespace(runs=None, attempts=None))
 NAMES = sorted(calls(NOTHING, Lease(RunId("r"), OwnerId("h", 1, "n"), 1)))
 
 
@@ -124,9 +127,9 @@ async def test_a_broken_schema_is_told_without_a_word_of_what_was_sent(kit, raw,
 async def test_a_broken_rule_of_the_schema_is_a_constraint_and_keeps_the_value_to_itself(kit, caplog):
     lease = await kit.own("run-1")
     other = await kit.own("run-2")
-    await kit.engine.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id)))
+    await kit.stores.approvals.ask(commands.Ask(lease, step(StepState.WAITING), approval(lease.run_id)))
     again = commands.Ask(other, step(StepState.WAITING), approval(other.run_id))
-    error = await failing(lambda: kit.engine.ask(again), caplog)
+    error = await failing(lambda: kit.stores.approvals.ask(again), caplog)
     assert (error.code, error.cause["category"]) == ("constraint", "constraint")
     assert await kit.attempts("run-2") == {}
     assert type(await kit.record(other, kit.step())).__name__ == "Recorded"
@@ -146,8 +149,8 @@ async def test_a_text_a_database_refuses_is_not_repeated(kit, caplog, text):
         commands.Resolve(lease.run_id, commands.Retry(), "ada", text),
     ]
     for command in refused:
-        await failing(partial(getattr(kit.engine, type(command).__name__.lower()), command), caplog)
-    assert (await kit.engine.find_approval("ap-1")).decision is None
+        await failing(partial(send, kit.stores, command), caplog)
+    assert (await kit.stores.approvals.find("ap-1")).decision is None
 
 
 async def test_a_text_only_the_engine_writes_is_not_repeated_either(kit, caplog):
@@ -168,7 +171,7 @@ async def test_a_cut_connection_is_told_without_its_address_or_password(belay_po
     async with belay_postgres as stores:
         kit = make_kit(stores)
         lease = await kit.own()
-        for way in (stores.runs._database._engines.write, stores.engine._parts.coalescer._wire):
+        for way in (stores.runs._database._engines.write, stores.runs._parts.group_commit._channel):
             await way.close()
 
         async def refuse(*_arguments, **_more):

@@ -6,7 +6,7 @@ import pytest
 
 from belay_core.ids import RunId
 from belay_core.records.owner import Lease, OwnerId
-from belay_drivers.sql.sequences import Sequences, Turn
+from belay_drivers.sql.stores.lease_sequences import Sequences, Turn
 
 LEASE = Lease(RunId("run-1"), OwnerId("host", 7, "nonce"), 1)
 

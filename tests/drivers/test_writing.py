@@ -30,7 +30,7 @@ class Wrapped(Exception):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_an_engine_outside_is_refused_inside_at_once(stores: Stores):
     async def body(inside):
         await inside.runs.create(ONE, "{}")
         with pytest.raises(WriterError) as failure:
-            await asyncio.wait_for(stores.engine.find_run(ONE), 1)
+            await asyncio.wait_for(stores.runs.find(ONE), 1)
         assert failure.value.code == "inside"
 
     await stores.write(body)
@@ -63,8 +63,8 @@ async def test_who_waits_for_a_run_is_woken_when_there_is_something_to_see(store
     await stores.runs.create(ONE, "{}")
     await stores.runs.claim_and_own(ONE, PENDING, A, 0)
     await stores.waiting.park(ONE, Wait("timer", 90_000), A)
-    with stores.wakes.listening(ONE) as heard:
-        while stores.wakes._relay is not None and not stores.wakes.hears_others:
+    with stores.notifier.listening(ONE) as heard:
+        while stores.notifier._relay is not None and not stores.notifier.hears_peers:
             await asyncio.sleep(0)
         # Once others are heard, everybody looks once.
         heard.clear()

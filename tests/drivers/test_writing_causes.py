@@ -8,7 +8,7 @@ import pytest
 
 from belay_core.errors import DatabaseError, RunStoreError
 from belay_drivers.postgres.dialect import DIALECT as POSTGRES
-from belay_drivers.sql.guarding import is_transient
+from belay_drivers.sql.connection.error_translation import is_transient
 from belay_drivers.sqlite.dialect import DIALECT as SQLITE
 
 SECRET = "4711-is-a-secret"

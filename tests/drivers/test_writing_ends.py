@@ -10,13 +10,13 @@ import pytest
 
 from belay_core.errors import RunStoreError, WriterError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import Updated
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.stores.run_contract import Updated
 from belay_drivers.postgres.dialect import DIALECT
-from belay_drivers.sql import open_write
-from belay_drivers.sql.database import ATTEMPTS, LOST_ATTEMPTS
-from belay_drivers.sql.dialect import Mark
+from belay_drivers.sql.connection import open_write
+from belay_drivers.sql.connection.database import ATTEMPTS, LOST_ATTEMPTS
+from belay_drivers.sql.connection.dialect import Mark
 from belay_drivers.sqlite import open_sqlite
 
 A = OwnerId("host-a", 7, "nonce-a")
@@ -26,7 +26,7 @@ ONE, TWO = RunId("one"), RunId("two")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
 
 
 async def exists(stores: Any, run_id: str) -> bool:
@@ -196,7 +196,7 @@ async def test_a_commit_that_may_still_arrive_is_shut_out_before_the_next(belay_
             async def close(opened, *, committed):
                 if lines or committed:
                     return await real(opened, committed=committed)
-                return await left_open(opened._line, broken=True)
+                return await left_open(opened._session, broken=True)
 
             patch.setattr(open_write.OpenWrite, "close", close)
             await asyncio.wait_for(stores.write(body), 10)
@@ -327,8 +327,8 @@ async def test_writes_of_this_process_wait_for_an_open_write_on_sqlite_and_reads
 
 
 async def test_a_file_that_is_locked_is_waited_for_before_the_function_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sqlite.opening.BUSY_TIMEOUT", 0.02)
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("belay_drivers.sqlite.open.BUSY_TIMEOUT", 0.02)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.02)
     path, calls = tmp_path / "belay.db", []
 
     async def body(inside):
@@ -350,7 +350,7 @@ async def test_a_file_that_is_locked_is_waited_for_before_the_function_begins(tm
 
 
 async def test_a_file_that_stays_locked_is_an_error_and_the_function_never_began(tmp_path, monkeypatch):
-    monkeypatch.setattr("belay_drivers.sqlite.opening.BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr("belay_drivers.sqlite.open.BUSY_TIMEOUT", 0.01)
     path, calls, retries = tmp_path / "belay.db", [], []
 
     async def body(_inside):

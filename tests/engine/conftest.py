@@ -3,17 +3,16 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from belay_core import Client, Worker
 from belay_core.records.step_record import StepRecord
-from belay_core.stores import EngineStore, Stores
+from belay_core.stores import Stores
 from belay_testing.clock import ManualClock
-from belay_testing.drive import drain, vanish
-from belay_testing.faults import FaultStore
+from belay_testing.drive import run_ready, vanish
+from belay_testing.faults import FaultStores
 from belay_testing.handles import StoresHandle
 
 STALE = 30_001
@@ -31,15 +30,15 @@ class Bench:
     def worker(self, *definitions: Any) -> Worker:
         return Worker(self.stores, definitions, background=False)
 
-    def worker_over(self, store: FaultStore[EngineStore], *definitions: Any) -> Worker:
-        """A worker that reaches the database through this store."""
-        stores = replace(self.stores, engine=store.store)
+    def worker_over(self, faulty: FaultStores, *definitions: Any) -> Worker:
+        """A worker that reaches the database through these stores."""
+        stores = faulty.stores
         return Worker(stores, definitions, telemetry=False, background=False)
 
     async def until_dead(self, *definitions: Any, at: asyncio.Event) -> None:
         """A worker drains until ``at`` is set, and is then gone; its leases are stale afterwards."""
         async with self.worker(*definitions) as worker:
-            draining = asyncio.create_task(drain(worker))
+            draining = asyncio.create_task(run_ready(worker))
             await at.wait()
             await vanish(worker)
             await draining
@@ -47,7 +46,7 @@ class Bench:
 
     async def drained(self, *definitions: Any) -> None:
         async with self.worker(*definitions) as worker:
-            await drain(worker)
+            await run_ready(worker)
 
     async def attempts(self, run: Any) -> list[StepRecord]:
         return list((await self.client.history(run)).attempts)

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Context, DefinitionError, RunFailed, StepFailed, Worker, step, workflow
-from belay_core.engine import unwinding
-from belay_testing.drive import decide, drain, vanish
+from belay_core.engine import unwind
+from belay_testing.drive import decide, run_ready, vanish
 
 
 class Odd(BaseException):
@@ -107,11 +107,11 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
 ):
     """An error in that place would be tried again at once by code that tries again whatever it is told."""
     begun, go, told = asyncio.Event(), asyncio.Event(), asyncio.Queue()
-    monkeypatch.setattr(unwinding, "_ROUNDS", 1)
-    monkeypatch.setattr(unwinding, "_PATIENCE", 0.01)
+    monkeypatch.setattr(unwind, "_ROUNDS", 1)
+    monkeypatch.setattr(unwind, "_PATIENCE", 0.01)
 
     @workflow("outlasting")
-    async def outlasting(ctx: Context) -> None:
+    async def run_uncancelled(ctx: Context) -> None:
         begun.set()
         while not go.is_set():
             with contextlib.suppress(asyncio.CancelledError):
@@ -122,12 +122,12 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
             told.put_nowait(type(error))
             raise
 
-    await bench.client.start(outlasting)
-    async with bench.worker(outlasting) as worker:
-        draining = asyncio.create_task(drain(worker))
+    await bench.client.start(run_uncancelled)
+    async with bench.worker(run_uncancelled) as worker:
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
-        for holding in worker.host.holdings():
-            holding.lose()
+        for handle in worker.dispatcher.handles():
+            handle.lose()
         await draining
         go.set()
         async with asyncio.timeout(5):
@@ -194,7 +194,7 @@ async def test_tasks_nobody_refers_to_survive_the_garbage_collector(bench):
 
     run = await bench.client.start(loose)
     async with bench.worker(loose) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run)
     await run.result()
     assert seen == {0, 1, 2}
@@ -253,7 +253,7 @@ async def test_a_step_that_waits_for_a_thread_is_never_begun_once_its_run_is_los
 
     await bench.client.start(crowded)
     async with Worker(bench.stores, [crowded], background=False, threads=1) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await vanish(worker)
         await draining

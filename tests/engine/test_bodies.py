@@ -84,7 +84,7 @@ async def test_a_cancellation_left_behind_does_not_end_the_wait_before_a_retry(b
             await asyncio.sleep(0)
         bench.clock.advance(1_000)
         assert await asyncio.wait_for(run.result(), 10) == 2
-        assert worker.host.in_hand <= 1
+        assert worker.dispatcher.in_hand <= 1
 
 
 async def test_what_an_attempt_leaves_in_its_context_is_not_seen_by_the_next(bench):

@@ -8,13 +8,13 @@ import pytest
 
 from belay_core import Client, Context, Happened, InvalidInput, RunFailed, RunNotFoundError, Worker, step, workflow
 from belay_core.client.handle import ended
+from belay_core.clock import reading, utc_text
 from belay_core.ids import RunId
-from belay_core.moments import reading, utc_text
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import RunEnd
 from belay_drivers.sqlite import open_sqlite
-from belay_testing.drive import drain, vanish
-from belay_testing.faults import FaultStore
+from belay_testing.drive import run_ready, vanish
+from belay_testing.faults import FaultStores
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
 async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_looked_at(belay_clock):
     # Where a relay connects meanwhile, everybody looks once more.
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
-        seen = FaultStore(stores.engine)
-        client = Client(replace(stores, engine=seen.store), telemetry=False)
+        seen = FaultStores(stores)
+        client = Client(seen.stores, telemetry=False)
 
         def looks() -> int:
-            return seen.calls.count("find_run")
+            return seen.calls.count("find")
 
         async with Worker(stores, [greeting, failing], telemetry=False):
             run = await client.start(greeting, Given("a", 2))
@@ -92,10 +92,10 @@ async def test_a_told_end_stands_where_the_run_is_deleted_before_it_is_read(bela
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
 
         class Deleted:
-            async def find_run(self, run_id):
-                stores.wakes.poke(run_id, end=RunEnd(RunStatus.COMPLETED, "7"))
+            async def find(self, run_id):
+                stores.notifier.notify(run_id, end=RunEnd(RunStatus.COMPLETED, "7"))
 
-        told = await ended(replace(stores, engine=Deleted()), RunId("run"))
+        told = await ended(replace(stores, runs=Deleted()), RunId("run"))
         assert told == RunEnd(RunStatus.COMPLETED, "7")
 
 
@@ -265,7 +265,7 @@ async def test_a_running_run_says_who_has_it_and_when_that_was_last_heard_of(ben
     run = await bench.client.start(hanging)
     began = utc_text(reading(bench.clock))
     async with bench.worker(hanging) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(timedelta(seconds=20))
         explained = await bench.client.explain(run)

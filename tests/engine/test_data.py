@@ -18,10 +18,10 @@ from typing_extensions import TypedDict
 
 from belay_core import Context, DefinitionError, RunFailed, step, workflow
 from belay_core.errors import ValueRefused
-from belay_core.workflows.catalogue import catalogue
-from belay_core.workflows.fingerprints import value_digest
-from belay_core.workflows.values import codec_for
-from belay_testing.drive import decide, drain
+from belay_core.values.codecs import codec_for
+from belay_core.values.digests import value_digest
+from belay_core.workflows.registry import catalogue
+from belay_testing.drive import decide, run_ready
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ async def test_inputs_results_subjects_and_outcomes_are_the_same_fresh_and_resum
 
     run = await bench.client.start(typed, value)
     async with bench.worker(typed) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run)
     assert await run.result() == value
     assert seen[0] == seen[1]
@@ -213,7 +213,7 @@ async def test_a_gate_over_a_set_is_the_same_gate_in_another_order(bench):
 
     run = await bench.client.start(sets)
     async with bench.worker(sets) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run)
         await decide(worker, run)
     assert (await bench.client.get(run)).status == "completed"
@@ -231,7 +231,7 @@ async def test_a_subject_as_large_as_a_value_may_be_is_asked_or_skipped_like_any
 
     run = await bench.client.start(large)
     async with bench.worker(large) as worker:
-        await drain(worker)
+        await run_ready(worker)
         if asked:
             await decide(worker, run)
     assert await run.result() == len(subject)

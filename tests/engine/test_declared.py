@@ -19,8 +19,8 @@ from belay_core import (
     step,
     workflow,
 )
-from belay_core.workflows.catalogue import as_definition, catalogue
-from belay_testing.drive import decide, drain
+from belay_core.workflows.registry import as_definition, catalogue
+from belay_testing.drive import decide, run_ready
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ async def test_above_the_limit_the_approvers_subject_is_what_is_paid(bench):
     refund = Refund(bank)
     run = await bench.client.start(refund, 500)
     async with bench.worker(refund) as worker:
-        await drain(worker)
+        await run_ready(worker)
         assert bank.paid == []
         await decide(worker, run, "manager", edited=Order(500, 100))
     assert await run.result() == "paid 100"
@@ -81,7 +81,7 @@ async def test_a_rejection_fails_the_run_and_no_later_step_has_a_row(bench):
     refund = Refund(Bank())
     run = await bench.client.start(refund, 500)
     async with bench.worker(refund) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run, "manager", "rejected")
     with pytest.raises(RunFailed, match="gate manager was rejected"):
         await run.result()
@@ -100,7 +100,7 @@ async def test_on_reject_continue_hands_the_rejection_on(bench):
 
     run = await bench.client.start(Lenient, 1)
     async with bench.worker(Lenient) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run, decision="rejected")
     assert await run.result() == "Rejected"
 
@@ -189,7 +189,7 @@ def test_the_fingerprint_changes_with_the_shape_and_not_with_bodies_or_rules():
 
 def test_the_fingerprint_is_the_same_in_every_process():
     program = (
-        "from belay_core import *\nfrom belay_core.workflows.catalogue import as_definition\n"
+        "from belay_core import *\nfrom belay_core.workflows.registry import as_definition\n"
         "class W(Workflow[int, str]):\n    @step\n    async def a(self, ctx: StepContext[int]) -> str: ...\n"
         "print(as_definition(W).version)"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from belay_core import Approved, Context, current_step, step, workflow
 from belay_testing.crashes.trial import Case, Trial, held_against
-from belay_testing.faults import FaultStore, error_after, error_before, late, meanwhile, over
+from belay_testing.faults import FaultStores, error_after, error_before, late, meanwhile
 
 TAKEN = {"memory": 4, "file": 1, "postgres": 1}
 STALE = 30_001
@@ -104,8 +104,8 @@ def trial_of(bench, flow) -> Trial:
 async def undisturbed(bench, flow):
     trial = trial_of(bench, flow)
     await trial.begin()
-    counting = FaultStore(bench.stores.engine)
-    async with trial.worker(over(bench.stores, counting)) as worker:
+    counting = FaultStores(bench.stores)
+    async with trial.worker(counting.stores) as worker:
         await trial.worked(worker, lambda: False)
     end = await trial.end()
     assert end.state == "completed"
@@ -117,8 +117,8 @@ async def disturbed(bench, flow, at, fault):
     while True:
         trial = trial_of(bench, flow)
         await trial.begin()
-        faulty = FaultStore(bench.stores.engine, at=at, fault=fault(trial))
-        async with trial.worker(over(bench.stores, faulty)) as worker:
+        faulty = FaultStores(bench.stores, at=at, fault=fault(trial))
+        async with trial.worker(faulty.stores) as worker:
             trial.victim = worker
             await trial.worked(worker, lambda: False)
             trial.tick()
@@ -175,8 +175,8 @@ async def taking_over(trial):
 
 
 async def leaving(trial):
-    trial.victim.host.leave()
-    for each in list(trial.victim.host._drains):
+    trial.victim.dispatcher.leave()
+    for each in list(trial.victim.dispatcher._executors):
         each.leave()
 
 

@@ -19,8 +19,8 @@ from belay_core import (
     step,
     workflow,
 )
-from belay_core.outcomes.engine import AlreadyDecided, Decided, SubjectChanged, TooLate
-from belay_testing.drive import decide, drain
+from belay_core.stores.approvals import AlreadyDecided, Decided, SubjectChanged, TooLate
+from belay_testing.drive import decide, run_ready
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ async def test_deciding_needs_a_name_and_a_run_that_waits(bench):
     with pytest.raises(InvalidTransitionError, match="waits for no such decision; there is no such run"):
         await bench.client.approve("nope")
     async with bench.worker(paying) as worker:
-        await drain(worker)
+        await run_ready(worker)
         with pytest.raises(InvalidInput, match="by: must name who decides"):
             await worker.client.approve(run)
 
@@ -184,7 +184,7 @@ async def test_twenty_gates_in_a_row_ask_twenty_times_and_repeat_no_step(bench):
 
     run = await bench.client.start(looping)
     async with bench.worker(looping) as worker:
-        await drain(worker)
+        await run_ready(worker)
         for _ in range(20):
             await decide(worker, run)
     assert await run.result() == 20
@@ -203,13 +203,13 @@ async def test_parallel_gates_are_decided_in_any_order_and_each_answer_reaches_i
 
     run = await bench.client.start(parallel)
     async with bench.worker(parallel) as worker:
-        await drain(worker)
+        await run_ready(worker)
         asked = {approval.subject: approval for approval in await bench.client.approvals(run)}
         assert sorted(asked) == ["0", "1", "2"]
         for number in order:
             verdict = "rejected" if number == 1 else "approved"
             assert isinstance(await bench.client.decide(asked[str(number)], verdict), Decided)
-            await drain(worker)
+            await run_ready(worker)
     assert await run.result() == ["0:Approved", "1:Rejected", "2:Approved"]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from belay_core import Client, open_stores
-from belay_core.client.explaining import shown_state
+from belay_core.client.explanation import shown_state
 from belay_testing.handles import StoresHandle
 
 APP = Path(__file__).parent / "killing_app.py"

@@ -6,7 +6,7 @@ import warnings
 from datetime import timedelta
 
 from belay_core import Context, StepFailed, Worker, step, workflow
-from belay_testing.drive import decide, drain
+from belay_testing.drive import decide, run_ready
 
 
 @step(idempotent=True)
@@ -50,14 +50,14 @@ async def test_runs_leave_no_task_no_listener_and_no_memory_behind(bench):
             runs = [await worker.client.start(busy, number) for number in range(25)]
             for run in runs:
                 assert (await run.result()) >= 0
-            while worker.host.in_hand:
+            while worker.dispatcher.in_hand:
                 await asyncio.sleep(0.001)
             del runs, run
             gc.collect()
             counts.append(len(gc.get_objects()))
     await asyncio.sleep(0.01)
     assert asyncio.all_tasks() == before
-    assert bench.stores.wakes._listeners == {}
+    assert bench.stores.notifier._listeners == {}
     # Drivers fill their caches for a while; a hundred runs that were kept would be hundreds of objects each.
     assert counts[11] - counts[7] < 1_500
 
@@ -106,7 +106,7 @@ async def test_a_run_that_is_parked_with_calls_not_awaited_yet_is_silent(bench):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         async with bench.worker(later) as worker:
-            await drain(worker)
+            await run_ready(worker)
             gc.collect()
             await decide(worker, run, "boss")
     assert await run.result() == [1, 2]

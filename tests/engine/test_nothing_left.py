@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Context, step, workflow
-from belay_testing.drive import drain
+from belay_testing.drive import run_ready
 
 RUNS = 10
 
@@ -152,29 +152,29 @@ async def test_a_run_leaves_nothing_for_the_collector_to_find(bench, way):
     found = Counter()
     async with bench.worker(way) as worker:
         await bench.client.start(way, 0)
-        await drain(worker)
+        await run_ready(worker)
         with found_by_the_collector(found):
             for number in range(RUNS):
                 await bench.client.start(way, number)
-            await drain(worker)
+            await run_ready(worker)
             for approval in await bench.client.approvals():
                 await bench.client.decide(approval, "approved")
-            await drain(worker)
+            await run_ready(worker)
     assert found == Counter()
 
 
 async def cancelled(bench, worker, run):
     await bench.client.cancel(run)
-    await worker.host.keeper.renew()
+    await worker.dispatcher.keeper.renew()
 
 
 async def lost(_bench, worker, _run):
-    for holding in worker.host.holdings():
-        holding.lose()
+    for handle in worker.dispatcher.handles():
+        handle.lose()
 
 
 async def left(_bench, worker, _run):
-    for each in worker.host._drains:
+    for each in worker.dispatcher._executors:
         each.leave()
         each.end_grace()
 
@@ -195,10 +195,10 @@ async def test_a_run_that_is_ended_while_a_step_executes_leaves_nothing_either(b
     async def ended(worker):
         begun.clear()
         run = await bench.client.start(hangs)
-        await worker.host.take()
+        await worker.dispatcher.take()
         await begun.wait()
         await end(bench, worker, run)
-        await worker.host.finish_all()
+        await worker.dispatcher.finish_all()
 
     async with bench.worker(hangs) as worker:
         await ended(worker)

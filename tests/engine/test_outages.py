@@ -2,20 +2,19 @@
 
 import asyncio
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
 from belay_core import Context, Worker, step, workflow
-from belay_testing.drive import drain, vanish
-from belay_testing.faults import Fault, FaultStore, delay, error_before, hang
+from belay_testing.drive import run_ready, vanish
+from belay_testing.faults import Fault, FaultStores, delay, error_before, hang
 
 STALE = 30_001
 
 
 async def with_time(bench, worker):
     """Drain, moving the clock whenever somebody waits for it."""
-    draining = asyncio.create_task(drain(worker))
+    draining = asyncio.create_task(run_ready(worker))
     while not draining.done():
         await asyncio.sleep(0.001)
         bench.clock.advance(bench.clock.next_due() or 0)
@@ -28,7 +27,7 @@ async def test_a_run_whose_history_cannot_be_read_for_a_while_does_not_go_to_rev
         return "done"
 
     run = await bench.client.start(patient)
-    store = FaultStore(bench.stores.engine, of="history", at=1, times=4, fault=error_before())
+    store = FaultStores(bench.stores, of="history", at=1, times=4, fault=error_before())
     async with bench.worker_over(store, patient) as worker:
         await with_time(bench, worker)
     assert (await bench.client.explain(run)).state == "completed"
@@ -62,9 +61,9 @@ async def test_answers_keep_their_order_where_one_of_the_writes_has_to_be_repeat
 
     await bench.client.start(race)
     fault = Fault("first record", before=True, strike=fail_while_the_other_ends)
-    store = FaultStore(bench.stores.engine, of="record", at=1, fault=fault)
+    store = FaultStores(bench.stores, of="record", at=1, fault=fault)
     async with bench.worker_over(store, race) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         doors["a"].set()
         while not stuck.is_set():
             await asyncio.sleep(0.001)
@@ -96,15 +95,15 @@ async def test_a_worker_whose_leases_nobody_keeps_breaks_off_and_says_so(bench, 
         raise RuntimeError("a defect of the driver")
 
     run = await bench.client.start(kept)
-    store = FaultStore(bench.stores.engine, of="renew", at=1, fault=Fault("defect", before=True, strike=break_down))
-    worker = Worker(replace(bench.stores, engine=store.store), [kept], telemetry=False)
+    store = FaultStores(bench.stores, of="renew", at=1, fault=Fault("defect", before=True, strike=break_down))
+    worker = Worker(store.stores, [kept], telemetry=False)
     await worker.__aenter__()
     await begun.wait()
     bench.clock.advance(1_000)
     with pytest.raises(ExceptionGroup):
         await worker._working
     assert "the worker broke off" in caplog.text
-    assert worker.host.in_hand == 0
+    assert worker.dispatcher.in_hand == 0
     bench.clock.advance(STALE)
     await bench.drained(kept)
     assert await run.result() == "slow"
@@ -117,7 +116,7 @@ async def test_a_middleware_that_raises_ends_one_stretch_of_work_and_no_worker(b
             yield None
 
         @contextmanager
-        def drain(self, facts):
+        def execution(self, facts):
             raise LookupError("no collector")
             yield
 
@@ -133,7 +132,7 @@ async def test_a_middleware_that_raises_ends_one_stretch_of_work_and_no_worker(b
 
     run = await bench.client.start(watched)
     async with Worker(bench.stores, [watched], background=False, telemetry=False, middleware=[Broken()]) as worker:
-        await drain(worker)
+        await run_ready(worker)
     assert "a run broke off" in caplog.text
     bench.clock.advance(STALE)
     await bench.drained(watched)
@@ -166,18 +165,18 @@ async def test_a_renewal_that_hangs_keeps_no_lease(bench):
         await ctx.step(hang_on)
 
     run = await bench.client.start(hanging_on)
-    faulty = FaultStore(bench.stores.engine, at=1, fault=hang(), of="renew", times=100)
-    async with Worker(replace(bench.stores, engine=faulty.store), [hanging_on], telemetry=False) as worker:
+    faulty = FaultStores(bench.stores, at=1, fault=hang(), of="renew", times=100)
+    async with Worker(faulty.stores, [hanging_on], telemetry=False) as worker:
         await begun.wait()
-        [holding] = worker.host.holdings()
+        [handle] = worker.dispatcher.handles()
         for _ in range(18):
             bench.clock.advance(1_000)
             await asyncio.sleep(0.005)
-        assert not holding.lost
+        assert not handle.lost
         for _ in range(4):
             bench.clock.advance(1_000)
             await asyncio.sleep(0.005)
-        assert holding.lost
+        assert handle.lost
         assert faulty.calls.count("renew") == 1
     assert (await bench.client.get(run)).status == "running"
 
@@ -195,19 +194,19 @@ async def test_a_renewal_counts_from_when_it_was_sent(bench):
         await ctx.step(hold)
 
     await bench.client.start(holding_on)
-    faulty = FaultStore(bench.stores.engine, at=1, fault=delay(bench.clock, 5), of="renew")
-    stores = replace(bench.stores, engine=faulty.store)
+    faulty = FaultStores(bench.stores, at=1, fault=delay(bench.clock, 5), of="renew")
+    stores = faulty.stores
     async with Worker(stores, [holding_on], telemetry=False, background=False) as worker:
-        await worker.host.take()
+        await worker.dispatcher.take()
         await begun.wait()
-        [holding] = worker.host.holdings()
+        [handle] = worker.dispatcher.handles()
         bench.clock.advance(1_000)
         sent_at = bench.clock.elapsed()
-        renewing = asyncio.create_task(worker.host.keeper.renew())
+        renewing = asyncio.create_task(worker.dispatcher.keeper.renew())
         while not faulty.struck:
             await asyncio.sleep(0)
         bench.clock.advance(5_000)
         await renewing
-        assert holding.confirmed_at == sent_at
-        worker.host.drop()
-        await worker.host.finish_all()
+        assert handle.confirmed_at == sent_at
+        worker.dispatcher.drop()
+        await worker.dispatcher.finish_all()

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Context, GiveUp, InvalidTransitionError, Retry, RunCancelled, RunFailed, Worker, step, workflow
-from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, Terminal
+from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, NotFound, Terminal
 from belay_testing.cases import case
-from belay_testing.drive import decide, drain, vanish
+from belay_testing.drive import decide, run_ready, vanish
 
 
 def paying(bench, *, idempotent, stuck):
@@ -179,7 +179,7 @@ async def test_a_word_on_an_earlier_orphan_does_not_count_for_a_later_one(bench)
     stuck.clear()
     await bench.until_dead(twice, at=stuck)
     async with bench.worker(twice) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await bench.client.approve(run, "boss")
         while (await bench.states(run))["gather#1[1]/boss#1"] != ["succeeded"]:
@@ -205,7 +205,7 @@ async def test_a_word_given_while_the_run_is_still_in_memory_is_heard_there(benc
             await asyncio.sleep(0.002)
             if (await bench.client.explain(run)).state == "needs_review":
                 await bench.client.resolve(run, bench.client.happened("receipt 7"), step_key="pay#1")
-        while worker.host.in_hand:
+        while worker.dispatcher.in_hand:
             await asyncio.sleep(0.001)
     assert await run.result() == "receipt 7"
     assert bench.counted()["pay"] == 1
@@ -217,7 +217,7 @@ async def test_a_run_whose_owner_died_is_untouched_while_its_heartbeat_is_fresh(
     flow = paying(bench, idempotent=True, stuck=stuck)
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await stuck.wait()
         await vanish(worker)
         await draining
@@ -248,7 +248,7 @@ async def test_what_a_zombie_writes_is_refused(bench):
 
     run = await bench.client.start(zombie)
     async with bench.worker(zombie) as first:
-        draining = asyncio.create_task(drain(first))
+        draining = asyncio.create_task(run_ready(first))
         await stuck.wait()
         bench.clock.advance(30_001)
         await bench.drained(zombie)
@@ -325,7 +325,7 @@ async def test_a_cancel_request_survives_the_owner_it_was_made_to(bench):
     flow = paying(bench, idempotent=True, stuck=stuck)
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await stuck.wait()
         await vanish(worker)
         await draining
@@ -356,10 +356,10 @@ async def test_a_running_run_is_cancelled_once_what_cannot_be_cut_has_ended(benc
 
     run = await bench.client.start(both)
     async with bench.worker(both) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await bench.client.cancel(run)
-        await worker.host.keeper.renew()
+        await worker.dispatcher.keeper.renew()
         assert (await bench.client.get(run)).status == "running"
         end.set()
         await draining
@@ -400,15 +400,15 @@ async def test_a_lease_that_is_not_confirmed_in_time_is_let_go_and_nothing_more_
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(18_999)
-        assert worker.host.keeper.let_go_of_lapsed() == 1
-        assert worker.host.in_hand == 1
+        assert worker.dispatcher.keeper.release_lapsed() == 1
+        assert worker.dispatcher.in_hand == 1
         bench.clock.advance(1)
-        worker.host.keeper.let_go_of_lapsed()
+        worker.dispatcher.keeper.release_lapsed()
         await draining
-        assert worker.host.in_hand == 0
+        assert worker.dispatcher.in_hand == 0
     assert (await bench.client.get(run)).status == "running"
 
 
@@ -427,13 +427,13 @@ async def test_a_renewed_lease_is_kept_for_as_long_as_a_step_runs(bench):
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker, bench.worker(flow) as rival:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         for _ in range(100):
             bench.clock.advance(1_500)
-            await worker.host.keeper.renew()
-            worker.host.keeper.let_go_of_lapsed()
-            assert await drain(rival) == 0
+            await worker.dispatcher.keeper.renew()
+            worker.dispatcher.keeper.release_lapsed()
+            assert await run_ready(rival) == 0
         end.set()
         await draining
     await run.result()
@@ -511,7 +511,7 @@ async def test_two_workers_share_a_hundred_runs_and_execute_each_once(bench):
 
     runs = [await bench.client.start(sharing, number) for number in range(100)]
     async with bench.worker(sharing) as one, bench.worker(sharing) as two:
-        await asyncio.gather(drain(one), drain(two))
+        await asyncio.gather(run_ready(one), run_ready(two))
     assert [await run.result() for run in runs] == list(range(100))
     assert sorted(bench.effects) == list(range(100))
 
@@ -525,21 +525,21 @@ async def test_a_waiting_run_is_not_garbage_collected(bench):
 
     run = await bench.client.start(asking)
     async with bench.worker(asking) as worker:
-        await drain(worker)
+        await run_ready(worker)
         gc.collect()
         await decide(worker, run)
     assert await run.result() == "Approved"
 
 
 async def test_a_database_that_cannot_be_reached_for_a_while_fails_no_run(bench, monkeypatch):
-    from belay_core.errors import EngineStoreError
+    from belay_core.errors import AttemptStoreError
 
-    store = bench.stores.engine
+    store = bench.stores.attempts
     record, failures = store.record, iter(range(3))
 
     async def failing(command):
         if next(failures, None) is not None:
-            raise EngineStoreError("persistence_failed", "record", "database operation failed")
+            raise AttemptStoreError("persistence_failed", "record", "database operation failed")
         return await record(command)
 
     monkeypatch.setattr(store, "record", failing)
@@ -550,7 +550,7 @@ async def test_a_database_that_cannot_be_reached_for_a_while_fails_no_run(bench,
 
     run = await bench.client.start(patient)
     async with Worker(bench.stores, [patient], background=False, telemetry=False) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         while not draining.done():
             await asyncio.sleep(0.001)
             bench.clock.advance(100)

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Context, Worker, step, workflow
-from belay_core.outcomes.engine import AlreadyDecided
-from belay_testing.drive import drain, vanish
-from belay_testing.faults import FaultStore, error_after, error_before
+from belay_core.stores.approvals import AlreadyDecided
+from belay_testing.drive import run_ready, vanish
+from belay_testing.faults import FaultStores, error_after, error_before
 from tests.engine.conftest import STALE
 
 RUNS = 20
@@ -31,8 +31,8 @@ async def stranded(bench, flow) -> list:
     """Runs whose owner has taken them and is gone before anything of them was recorded."""
     runs = [await bench.client.start(flow, number) for number in range(RUNS)]
     async with bench.worker(flow) as worker:
-        taking = asyncio.create_task(worker.host.take())
-        while not worker.host.in_hand:
+        taking = asyncio.create_task(worker.dispatcher.take())
+        while not worker.dispatcher.in_hand:
             await asyncio.sleep(0)
         await vanish(worker)
         await taking
@@ -46,15 +46,15 @@ async def stranded(bench, flow) -> list:
 async def test_b01_a_database_that_is_away_while_runs_are_recovered_loses_none_of_them(bench, fault, of):
     flow = counting(bench)
     runs = await stranded(bench, flow)
-    store = FaultStore(bench.stores.engine, of=of, at=1, times=3, fault=fault())
+    store = FaultStores(bench.stores, of=of, at=1, times=3, fault=fault())
     async with bench.worker_over(store, flow) as worker:
         # The worker's own loop, which goes on where looking for runs fails.
-        working = asyncio.create_task(worker.host.work_for_ever())
+        working = asyncio.create_task(worker.dispatcher.work_for_ever())
         for run in runs:
             while (await bench.client.get(run)).status != "completed":
                 bench.clock.advance(1_000)
                 await asyncio.sleep(0.002)
-        worker.host.leave()
+        worker.dispatcher.leave()
         while not working.done():
             bench.clock.advance(1_000)
             await asyncio.sleep(0.002)
@@ -66,7 +66,7 @@ async def test_b02_of_two_that_find_the_same_dead_owners_runs_each_is_taken_by_o
     flow = counting(bench)
     runs = await stranded(bench, flow)
     async with bench.worker(flow) as one, bench.worker(flow) as two:
-        await asyncio.gather(drain(one), drain(two))
+        await asyncio.gather(run_ready(one), run_ready(two))
     assert [await run.result() for run in runs] == list(range(RUNS))
     assert sorted(bench.effects) == list(range(RUNS))
 
@@ -92,10 +92,10 @@ async def test_b07_a_worker_that_leaves_keeps_the_run_of_its_last_step_from_othe
         for _ in range(40):
             bench.clock.advance(2_000)
             await asyncio.sleep(0.005)
-            assert await other.host.take() == 0
+            assert await other.dispatcher.take() == 0
         end.set()
         await leaving
-        await drain(other)
+        await run_ready(other)
     assert (await run.result(), bench.effects) == ("slow", ["slow"])
 
 
@@ -118,8 +118,8 @@ async def test_b08_a_run_that_is_cancelled_as_it_ends_has_one_end(bench):
 
     async with bench.worker(flow) as worker:
         cancels = [cancelling(run, 7 * number) for number, run in enumerate(runs)]
-        await asyncio.wait_for(asyncio.gather(watching(), drain(worker), *cancels), 30)
-        await drain(worker)
+        await asyncio.wait_for(asyncio.gather(watching(), run_ready(worker), *cancels), 30)
+        await run_ready(worker)
     for run in runs:
         assert seen[run.run_id] == {(await bench.client.get(run)).status.value}
 
@@ -181,8 +181,8 @@ async def test_b13_whatever_a_run_is_told_while_a_step_executes_begins_it_no_sec
         for approval in approvals:
             await bench.client.decide(approval, "approved")
             await bench.stores.waiting.wake(run.run_id)
-            bench.stores.wakes.poke(run.run_id, ready=True)
-            assert await other.host.take() == 0
+            bench.stores.notifier.notify(run.run_id, ready=True)
+            assert await other.dispatcher.take() == 0
         end.set()
         assert await asyncio.wait_for(run.result(), 10) == "slow"
     assert bench.effects == ["slow"]

@@ -7,7 +7,7 @@ import pytest
 
 from belay_core import Context, DefinitionError, RunFailed, StepCancelled, StepFailed, step, workflow
 from belay_testing.cases import case
-from belay_testing.drive import drain
+from belay_testing.drive import run_ready
 
 
 class Stage:
@@ -72,7 +72,7 @@ async def test_the_first_of_two_to_end_is_the_first_on_a_replay_too(bench, stage
 
     await bench.client.start(race)
     async with bench.worker(race) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await stage.begun["a"].wait()
         await stage.begun["b"].wait()
         stage.doors[first].set()
@@ -127,7 +127,7 @@ async def test_each_item_of_a_map_has_keys_of_its_own_whatever_the_order_of_even
 
     run = await bench.client.start(charging)
     async with bench.worker(charging) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await stage.begun["alice"].wait()
         stage.doors["bob"].set()
         while "bob" not in charged:

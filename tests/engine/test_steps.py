@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from belay_core import Context, DefinitionError, RunFailed, StepFailed, current_step, gate, step, workflow
-from belay_testing.drive import drain
+from belay_testing.drive import run_ready
 
 
 async def test_a_step_is_executed_once_and_its_result_is_the_runs(bench):
@@ -74,7 +74,7 @@ async def test_a_failing_step_is_tried_again_with_a_doubling_wait_and_one_key(be
         async with bench.worker(stubborn) as worker:
             waited = 0
             while len(keys) == before:
-                await drain(worker)
+                await run_ready(worker)
                 if len(keys) == before:
                     bench.clock.advance(500)
                     waited += 500
@@ -247,7 +247,7 @@ async def test_a_step_is_cut_at_its_timeout_and_counts_as_failed(bench):
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(timedelta(seconds=5))
         await draining

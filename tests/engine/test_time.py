@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from belay_core import Context, DefinitionError, InvalidInput, RunFailed, Worker, step, workflow
-from belay_testing.drive import drain
-from belay_testing.faults import FaultStore, meanwhile
+from belay_testing.drive import run_ready
+from belay_testing.faults import FaultStores, meanwhile
 
 HOURS = 2 * 3_600_000
 
@@ -25,7 +25,7 @@ async def test_a_sleep_that_ends_just_as_its_run_would_be_parked_ends(bench, len
         while not (await bench.states(run)):
             await asyncio.sleep(0.001)
         # The moments at which a run counts as quiet, is parked, and wakes: all passed at once.
-        while worker.host.in_hand or (await bench.client.get(run)).status != "completed":
+        while worker.dispatcher.in_hand or (await bench.client.get(run)).status != "completed":
             bench.clock.advance(1_100)
             await asyncio.sleep(0.002)
     assert await run.result() == "awake"
@@ -53,9 +53,9 @@ async def test_a_gate_whose_clock_is_set_back_while_it_lapses_may_be_decided_aga
     run = await bench.client.start(lapsing)
     await bench.drained(lapsing)
     bench.clock.advance(timedelta(hours=1))
-    store = FaultStore(bench.stores.engine, of="lapse", at=1, fault=meanwhile("set back", set_back, before=True))
+    store = FaultStores(bench.stores, of="lapse", at=1, fault=meanwhile("set back", set_back, before=True))
     async with bench.worker_over(store, lapsing) as worker:
-        await drain(worker)
+        await run_ready(worker)
     assert (await bench.client.explain(run)).state == "approval"
     await bench.client.approve(run)
     bench.clock.advance(HOURS)
@@ -110,13 +110,13 @@ async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_play_first(
 
     run = await bench.client.start(again)
     async with bench.worker(again) as worker:
-        draining = asyncio.create_task(drain(worker))
+        draining = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(30_001)
-        assert await worker.host.take() == 1
+        assert await worker.dispatcher.take() == 1
         await draining
-        await drain(worker)
-        assert worker.host.in_hand == 0
+        await run_ready(worker)
+        assert worker.dispatcher.in_hand == 0
     assert await run.result() == "done"
     # The second play began its step after the first one had cleaned up.
     assert bench.effects == ["step 0", "step 1"]

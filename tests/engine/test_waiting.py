@@ -5,7 +5,7 @@ import contextlib
 from datetime import timedelta
 
 from belay_core import Context, StepCancelled, step, workflow
-from belay_testing.drive import decide, drain
+from belay_testing.drive import decide, run_ready
 
 
 async def test_a_sleep_ends_at_the_moment_fixed_when_it_began(bench):
@@ -84,7 +84,7 @@ async def test_a_cancelled_sleep_is_cancelled_on_a_replay_too(bench):
 
     run = await bench.client.start(restless)
     async with bench.worker(restless) as worker:
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run)
     assert (await bench.client.get(run)).status == "completed"
     assert (await bench.states(run))["sleep#1"] == ["cancelled"]
@@ -123,7 +123,7 @@ async def test_a_body_that_swallows_the_cancel_is_unwound_all_the_same(bench):
 
 
 async def test_a_body_that_swallows_every_cancel_stops_neither_the_worker_nor_other_runs(bench, caplog, monkeypatch):
-    monkeypatch.setattr("belay_core.engine.unwinding._PATIENCE", 0.002)
+    monkeypatch.setattr("belay_core.engine.unwind._PATIENCE", 0.002)
 
     @workflow("immortal")
     async def immortal(ctx: Context) -> None:
@@ -156,7 +156,7 @@ async def test_a_call_in_a_finally_block_is_refused_while_the_body_is_unwound(be
 
     run = await bench.client.start(late)
     async with bench.worker(late) as worker:
-        await drain(worker)
+        await run_ready(worker)
         assert bench.effects == []
         await decide(worker, run)
     assert bench.effects == ["cleanup"]

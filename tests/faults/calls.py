@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from belay_core import commands
 from belay_core.ids import RunId
-from belay_core.outcomes.engine import Parked
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, AttemptStoreOptions, FinishAttempt
 from belay_core.records.owner import Lease, LivenessEvidence, OwnerId
 from belay_core.records.run import CreateOptions, RunSnapshot, RunStatus, TransitionGuard
 from belay_core.records.step_record import StepKind, StepState
+from belay_core.stores.runs import RunParked
 from belay_testing.conformance.kit import Kit
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
@@ -123,7 +123,9 @@ async def ask(kit: Kit) -> Call:
 @scene
 async def sleep(kit: Kit) -> Call:
     lease = await kit.own()
-    return partial(kit.engine.sleep, commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP)))
+    return partial(
+        kit.stores.attempts.sleep, commands.Sleep(lease, kit.step("s#1", StepState.WAITING, kind=StepKind.SLEEP))
+    )
 
 
 async def asked(kit: Kit, lapse: int | None = None) -> Lease:
@@ -135,13 +137,13 @@ async def asked(kit: Kit, lapse: int | None = None) -> Lease:
 @scene
 async def withdraw(kit: Kit) -> Call:
     lease = await asked(kit)
-    return partial(kit.engine.withdraw, commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
+    return partial(kit.stores.approvals.withdraw, commands.Withdraw(lease, kit.gate(state=StepState.CANCELLED)))
 
 
 @scene
 async def lapse(kit: Kit) -> Call:
     lease = await asked(kit, kit.now)
-    return partial(kit.engine.lapse, commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
+    return partial(kit.stores.approvals.lapse, commands.Lapse(lease, "ap-1", kit.gate(state=StepState.SUCCEEDED)))
 
 
 @scene
@@ -162,7 +164,7 @@ async def settle(kit: Kit) -> Call:
 @scene
 async def wake(kit: Kit) -> Call:
     await kit.park(await kit.own(), "timer", wake_at_ms=kit.now)
-    return partial(kit.engine.wake, commands.Wake())
+    return partial(kit.stores.runs.wake, commands.Wake())
 
 
 @scene
@@ -180,18 +182,18 @@ async def decide_edited(kit: Kit) -> Call:
 @scene
 async def cancel(kit: Kit) -> Call:
     await kit.start()
-    return partial(kit.engine.cancel, commands.Cancel(RUN, "ada"))
+    return partial(kit.stores.runs.cancel, commands.Cancel(RUN, "ada"))
 
 
 async def in_review(kit: Kit, *, orphan: bool = True) -> None:
     lease = await kit.own()
     if orphan:
         await kit.record(lease, kit.step("pay#1", StepState.ORPHANED, recorded=None))
-    assert await kit.park(lease, "needs_review") == Parked()
+    assert await kit.park(lease, "needs_review") == RunParked()
 
 
 def word(kit: Kit, resolution: commands.Resolution, step_key: str | None) -> Call:
-    return partial(kit.engine.resolve, commands.Resolve(RUN, resolution, "ada", step_key))
+    return partial(kit.stores.runs.resolve, commands.Resolve(RUN, resolution, "ada", step_key))
 
 
 @scene
@@ -427,11 +429,11 @@ async def _ended(kit: Kit) -> None:
 
 
 async def _another_asked(kit: Kit) -> None:
-    await kit.engine.cancel(commands.Cancel(RUN, "bob"))
+    await kit.stores.runs.cancel(commands.Cancel(RUN, "bob"))
 
 
 async def _another_said(kit: Kit) -> None:
-    await kit.engine.resolve(commands.Resolve(RUN, commands.Retry(), "bob"))
+    await kit.stores.runs.resolve(commands.Resolve(RUN, commands.Retry(), "bob"))
 
 
 AFTERWARDS = {

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from unittest.mock import patch
 
 from belay_drivers.postgres import migrate_postgres, open_postgres
-from belay_drivers.sql.engine_store.base import _Standing
+from belay_drivers.sql.stores.base import _LeaseState
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.postgres_server import PostgresServer
 from tests.faults.cut_commits import cut_commits
@@ -143,7 +143,7 @@ def _model(ground: Ground) -> tuple[Figures, list[str]]:
     except AssertionError as error:
         return {"model_answers": 0, "model_differs": 1}, [str(error)]
     planted = 0
-    with patch.object(_Standing, "arrived", lambda *_: False):
+    with patch.object(_LeaseState, "arrived", lambda *_: False):
         try:
             losing(ground.database(), ground.some(EXAMPLES))
         except AssertionError:

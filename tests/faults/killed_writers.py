@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from belay_core import commands
 from belay_core.ids import ApprovalId, RunId, Uuid7Ids
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus, is_terminal_run_status
@@ -66,14 +66,14 @@ class _Writer:
     """An owner that goes on where the one before it was killed."""
 
     def __init__(self, stores: Stores) -> None:
-        self._stores, self._engine = stores, stores.engine
+        self._stores = stores
         self._lease: Lease | None = None
 
     async def do(self, number: int) -> None:
         """Do the thing with this number, whether or not it has been done before."""
         run_id, kind = RunId(f"run-{number // KINDS}"), number % KINDS
         if kind == 0:
-            await self._engine.start(commands.Start(run_id, WORKFLOW, "1", "1"))
+            await self._stores.runs.start(commands.Start(run_id, WORKFLOW, "1", "1"))
             return
         if self._lease is None or self._lease.run_id != run_id:
             self._lease = await self._acquired(run_id)
@@ -85,33 +85,35 @@ class _Writer:
         assert answer in {"Recorded", "Inserted", "ExistingSame", "Settled"}, answer
 
     async def _acquired(self, run_id: RunId) -> Lease | None:
-        run = await self._engine.find_run(run_id)
+        run = await self._stores.runs.find(run_id)
         assert run is not None
         if is_terminal_run_status(run.status):
             return None
         owner = OwnerId("host", os.getpid(), Uuid7Ids().nonce())
         dead = () if run.owner is None else (run.owner,)
-        [got] = await self._engine.acquire(commands.Acquire(owner, (WORKFLOW,), 1, dead))
+        [got] = await self._stores.runs.acquire(commands.Acquire(owner, (WORKFLOW,), 1, dead))
         return got.lease
 
     async def _written(self, lease: Lease, kind: int) -> Any:
-        engine, gate = self._engine, "gate#1"
+        stores, gate = self._stores, "gate#1"
         match kind:
             case 1 | 4:
-                return await engine.record(commands.Record(lease, (_step(f"lone-{kind}"),)))
+                return await stores.attempts.record(commands.Record(lease, (_step(f"lone-{kind}"),)))
             case 2:
-                return await engine.record(commands.Record(lease, tuple(_step(f"batch-{n}") for n in range(BATCH))))
+                return await stores.attempts.record(
+                    commands.Record(lease, tuple(_step(f"batch-{n}") for n in range(BATCH)))
+                )
             case 3:
                 name = ApprovalId(f"{lease.run_id}/{gate}")
                 approval = ApprovalRecord(name, lease.run_id, gate, "g", SUBJECT, DIGEST, 0)
-                return await engine.ask(commands.Ask(lease, _gate(gate, StepState.WAITING), approval))
+                return await stores.approvals.ask(commands.Ask(lease, _gate(gate, StepState.WAITING), approval))
             case 5:
                 attempt = Attempt(lease.run_id, "contract", 1, "running", 0, {"by": "hand"})
                 return await self._stores.attempts.put(attempt, lease.owner)
             case 6:
-                return await engine.withdraw(commands.Withdraw(lease, _gate(gate, StepState.CANCELLED)))
+                return await stores.approvals.withdraw(commands.Withdraw(lease, _gate(gate, StepState.CANCELLED)))
             case _:
-                return await engine.settle(commands.Settle(lease, RunStatus.COMPLETED, "1"))
+                return await stores.runs.settle(commands.Settle(lease, RunStatus.COMPLETED, "1"))
 
 
 def _step(key: str) -> StepRecord:
@@ -199,7 +201,7 @@ class _Rows:
 
 def killed_writers(path: Path, kills: int, seed: int = 1) -> Found:
     """Kill so many writers of this file, one after another."""
-    found, chance = Found(), random.Random(seed)  # noqa: S311  no secret
+    found, jitter = Found(), random.Random(seed)  # noqa: S311  no secret
     log, url = path.with_suffix(".log"), f"sqlite:///{path}"
     unknown: int | None = None
     with Nursery() as nursery:
@@ -208,7 +210,7 @@ def killed_writers(path: Path, kills: int, seed: int = 1) -> Found:
             log.unlink(missing_ok=True)
             pid = nursery.start("write", url, str(log), str(following))
             _wait_for_a_line(log)
-            time.sleep(chance.uniform(0, 0.05))
+            time.sleep(jitter.uniform(0, 0.05))
             nursery.kill(pid)
             found.kills += 1
             done = [int(line) for line in log.read_text().splitlines()]

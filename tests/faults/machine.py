@@ -10,13 +10,13 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from belay_core import commands
-from belay_core.moments import Clock
-from belay_core.outcomes.attempts import Conflict
+from belay_core.clock import Clock
+from belay_core.records import commands
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores import Stores
+from belay_core.stores.attempts import Conflict
 from belay_drivers.postgres import open_postgres
-from tests.faults.wire import CUTS, Cut, Wire
+from tests.faults.wire import CUTS, Cut, StatementChannel
 from tests.model.protocol import Rules
 from tests.model.reference import Kept
 from tests.model.test_against_stores import HELD, STEPS, WORKFLOWS, Machine, step
@@ -33,7 +33,7 @@ class LosingMachine(Machine):
     server: ClassVar[str]
 
     def __init__(self) -> None:
-        self.wire = Wire(self.server)
+        self.wire = StatementChannel(self.server)
         self.unclear: set[Lease] = set()
         super().__init__()
 
@@ -58,7 +58,7 @@ class LosingMachine(Machine):
         owner = OwnerId("host-a", process, f"nonce-{len(self.owners)}")
         named = tuple(self.owners[max(place, -len(self.owners))] for place in dead) if self.owners else ()
         command = commands.Acquire(owner, workflows, limit, named)
-        got = self.do(self.engine.acquire(command))
+        got = self.do(self.stores.runs.acquire(command))
         expected = self.reference.acquire(command)
         assert sorted((each.run.run_id, each.lease.epoch) for each in got) == sorted(expected), command
         self.met.update(f"acquire {'takes over' if each.run.takeovers else 'gets'}" for each in got)
@@ -131,7 +131,7 @@ class LosingMachine(Machine):
     async def _given_up(self, command: commands.Record, *, arrives: bool) -> None:
         self.wire.hold(arrives=arrives)
         with patch.object(self.processes[0].runs._database, "patience", _PATIENCE):
-            task = asyncio.ensure_future(self.engine.record(command))
+            task = asyncio.ensure_future(self.stores.attempts.record(command))
             await asyncio.wait_for(self.wire.held.wait(), 10)
             task.cancel()
             with suppress(asyncio.CancelledError):

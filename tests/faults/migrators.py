@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from belay_core.errors import BelayError
 from belay_core.stores import open_stores
-from belay_core.stores.opening import find_migrations
+from belay_core.stores.drivers import find_migrations
 from tests.faults.nursery import Nursery
 
 DEADLINE = 60.0
@@ -36,7 +36,7 @@ async def migrate_once(url: str, folder: str) -> None:
     try:
         found: dict[str, object] = {"applied": len(await find_migrations(url).migrate(url))}
         async with open_stores(url) as stores:
-            await stores.engine.running_owners("nobody")
+            await stores.runs.running_owners("nobody")
     except BelayError as error:
         found = {"error": f"{type(error).__name__}: {error}"}
     name.with_suffix(".json").write_text(json.dumps(found))

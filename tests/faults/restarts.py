@@ -16,17 +16,17 @@ from typing import Any
 
 import asyncpg
 
-from belay_core import commands
 from belay_core.errors import BelayError
 from belay_core.ids import ApprovalId, RunId
-from belay_core.outcomes.engine import Renewed, Settled
-from belay_core.outcomes.runs import FenceLost
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores import Stores
+from belay_core.stores.run_contract import FenceLost
+from belay_core.stores.runs import Renewed, Settled
 from belay_drivers.postgres import open_postgres
 from belay_testing.postgres_server import PostgresServer
 from belay_testing.postgres_watchdog import server_pid, wait_until_gone
@@ -66,7 +66,7 @@ class Writer:
 
     def __init__(self, name: str, stores: Stores, found: Found) -> None:
         self._name, self._stores, self._found = name, stores, found
-        self._engine = stores.engine
+        self._stores = stores
         self._owner = OwnerId("host", os.getpid(), name)
         self.over = False
         self.done: Counter[tuple[str, str]] = Counter()
@@ -81,30 +81,30 @@ class Writer:
 
     async def _work(self, run_id: RunId) -> None:
         workflow = str(run_id)
-        await self._surely(run_id, "start", lambda: self._engine.start(commands.Start(run_id, workflow, "1", "1")))
+        await self._surely(run_id, "start", lambda: self._stores.runs.start(commands.Start(run_id, workflow, "1", "1")))
         lease = await self._acquired(run_id, workflow)
         for number in range(ROUNDS):
             await self._round(lease, number)
         await self._surely(run_id, "settle", lambda: self._settled(lease))
 
     async def _settled(self, lease: Lease) -> object:
-        [renewed] = await self._engine.renew(commands.Renew((lease,)))
-        seen = renewed.news_ms if isinstance(renewed, Renewed) else None
-        answer = await self._engine.settle(commands.Settle(lease, RunStatus.COMPLETED, "1", seen_ms=seen))
-        run = await self._engine.find_run(lease.run_id)
+        [renewed] = await self._stores.runs.renew(commands.Renew((lease,)))
+        seen = renewed.pending_signal_ms if isinstance(renewed, Renewed) else None
+        answer = await self._stores.runs.settle(commands.Settle(lease, RunStatus.COMPLETED, "1", seen_ms=seen))
+        run = await self._stores.runs.find(lease.run_id)
         # A settling of which nobody has heard has ended the lease all the same.
         settled = isinstance(answer, FenceLost) and run is not None and run.status is RunStatus.COMPLETED
         return Settled(0) if settled else answer
 
     async def _round(self, lease: Lease, number: int) -> None:
-        engine, run_id, kind = self._engine, lease.run_id, number % 4
+        stores, run_id, kind = self._stores, lease.run_id, number % 4
         if kind == 0:
             await self._surely(
-                run_id, f"s{number}", lambda: engine.record(commands.Record(lease, (_record(f"s{number}"),)))
+                run_id, f"s{number}", lambda: stores.attempts.record(commands.Record(lease, (_record(f"s{number}"),)))
             )
         elif kind == 1:
             several = tuple(_record(f"b{number}-{place}") for place in range(3))
-            await self._surely(run_id, f"b{number}-0", lambda: engine.record(commands.Record(lease, several)))
+            await self._surely(run_id, f"b{number}-0", lambda: stores.attempts.record(commands.Record(lease, several)))
         elif kind == 2:
             attempt = Attempt(run_id, f"c{number}", 1, "running", 0, {})
             await self._surely(run_id, f"c{number}", lambda: self._stores.attempts.put(attempt, lease.owner))
@@ -112,16 +112,16 @@ class Writer:
             name = f"{run_id}/g{number}"
             gate = _record(f"g{number}", StepKind.GATE, StepState.WAITING)
             approval = ApprovalRecord(ApprovalId(name), run_id, f"g{number}", "g", SUBJECT, DIGEST, 0)
-            await self._surely(run_id, f"g{number}", lambda: engine.ask(commands.Ask(lease, gate, approval)))
+            await self._surely(run_id, f"g{number}", lambda: stores.approvals.ask(commands.Ask(lease, gate, approval)))
             decision = commands.Decide(name, "approved", DIGEST, self._name)
-            await self._surely(run_id, f"decided {name}", lambda: engine.decide(decision))
+            await self._surely(run_id, f"decided {name}", lambda: stores.approvals.decide(decision))
 
     async def _acquired(self, run_id: RunId, workflow: str) -> Lease:
         for number in count():
             owner = OwnerId(self._owner.host_id, self._owner.pid, f"{run_id}:{number}")
             before = OwnerId(owner.host_id, owner.pid, f"{run_id}:{number - 1}")
             try:
-                got = await self._engine.acquire(commands.Acquire(owner, (workflow,), 1, (before,)))
+                got = await self._stores.runs.acquire(commands.Acquire(owner, (workflow,), 1, (before,)))
             except BelayError:
                 self._found.failed += 1
                 continue

@@ -15,22 +15,23 @@ from unittest.mock import patch
 
 from sqlalchemy import select
 
-from belay_core import commands
+from belay_core.clock import Clock
 from belay_core.errors import StoreError
 from belay_core.ids import ApprovalId, RunId
-from belay_core.moments import Clock
-from belay_core.outcomes.attempts import RunNotFound
-from belay_core.outcomes.engine import Acquired
-from belay_core.outcomes.runs import FenceLost, NotFound
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, AttemptPatch, FinishAttempt
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores import Stores
-from belay_drivers.sql import attempt_store, fences
-from belay_drivers.sql.run_store import owning
-from belay_drivers.sql.tables import runs
+from belay_core.stores.attempts import RunNotFound
+from belay_core.stores.run_contract import FenceLost, NotFound
+from belay_core.stores.runs import Acquired
+from belay_drivers.sql.schema.tables import runs
+from belay_drivers.sql.statements import fences
+from belay_drivers.sql.stores.attempts import contract
+from belay_drivers.sql.stores.runs import owned
 from belay_testing.clock import ManualClock
 
 Opens: TypeAlias = Callable[[Clock], AbstractAsyncContextManager[Stores]]
@@ -166,20 +167,20 @@ class Owner:
         return f"{name}/{self._lease.epoch}/{next(self._numbers)}"
 
     def _records(self) -> Iterator[Write]:
-        engine, lease = self._stores.engine, self._lease
+        stores, lease = self._stores, self._lease
         lone, several = (self._step(self._key("lone")),), tuple(self._step(self._key("batch")) for _ in range(3))
-        yield lambda: engine.record(commands.Record(lease, lone))
-        yield lambda: engine.record(commands.Record(lease, several))
+        yield lambda: stores.attempts.record(commands.Record(lease, lone))
+        yield lambda: stores.attempts.record(commands.Record(lease, several))
 
     def _asks(self) -> Iterator[Write]:
         key, digest = self._key("gate"), sha256(SUBJECT.encode()).hexdigest()
         name = ApprovalId(f"{self._lease.run_id}/{key}")
         approval = ApprovalRecord(name, self._lease.run_id, key, "g", SUBJECT, digest, 0)
         gate = self._step(key, StepKind.GATE, StepState.WAITING)
-        yield lambda: self._stores.engine.ask(commands.Ask(self._lease, gate, approval))
+        yield lambda: self._stores.approvals.ask(commands.Ask(self._lease, gate, approval))
 
     def _renewals(self) -> Iterator[Write]:
-        yield lambda: self._stores.engine.renew(commands.Renew((self._lease,)))
+        yield lambda: self._stores.runs.renew(commands.Renew((self._lease,)))
 
     def _attempts(self) -> Iterator[Write]:
         store, (run_id, owner) = self._stores.attempts, (self._lease.run_id, self._lease.owner)
@@ -229,7 +230,7 @@ class Arena:
         """So many takeovers, of one run after another."""
         while self.found.takeovers < takeovers:
             run_id, workflow = RunId(f"run-{next(self._names)}"), f"flow-{next(self._names)}"
-            await self._sides[0].engine.start(commands.Start(run_id, workflow, "1", "1"))
+            await self._sides[0].runs.start(commands.Start(run_id, workflow, "1", "1"))
             lease = await self._taken(self._sides[0], workflow, ())
             for _ in range(min(TURNS, takeovers - self.found.takeovers)):
                 lease = await self._replace(lease, workflow)
@@ -245,7 +246,7 @@ class Arena:
         owner.replaced.set()
         self.found.takeovers += 1
         await asyncio.wait_for(writing, 30)
-        [history] = await self._sides[1].engine.history(commands.History((lease.run_id,)))
+        [history] = await self._sides[1].attempts.history(commands.History((lease.run_id,)))
         if history.run.owner != taken.owner or history.run.heartbeat_at_ms != int(self._sides[1].clock.now()):
             self.found.stale.append(f"the row of {lease.run_id} was renewed")
         return taken
@@ -255,7 +256,7 @@ class Arena:
         got: tuple[Acquired, ...] = ()
         while not got:
             # A row that is being written to just then is skipped, not waited for.
-            got = await stores.engine.acquire(commands.Acquire(owner, (workflow,), 1, dead))
+            got = await stores.runs.acquire(commands.Acquire(owner, (workflow,), 1, dead))
             await asyncio.sleep(0 if got else 0.002)
         return got[0].lease
 
@@ -269,8 +270,9 @@ async def takeovers(opens: Opens, number: int, *, fenced: bool = True) -> Found:
         await arena.install()
         if not fenced:
             for stores in sides:
-                engine: Any = stores.engine
-                engine._parts = replace(engine._parts, coalescer=None)
+                for store in (stores.runs, stores.attempts, stores.approvals):
+                    alone: Any = store
+                    alone._parts = replace(alone._parts, group_commit=None)
             stack.enter_context(unfenced())
         await arena.fight(number)
         arena.found.stale += await arena.judged()
@@ -292,7 +294,7 @@ def unfenced() -> Iterator[None]:
 
     with (
         patch.object(fences.Fence, "held", held),
-        patch.object(attempt_store, "lock", locked),
-        patch.object(owning, "lock", locked),
+        patch.object(contract, "lock", locked),
+        patch.object(owned, "lock", locked),
     ):
         yield

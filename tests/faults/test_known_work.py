@@ -5,22 +5,22 @@ from contextlib import suppress
 
 import pytest
 
-from belay_core import commands
-from belay_core.outcomes.attempts import Conflict
-from belay_core.outcomes.engine import NotInReview, Recorded, Resolved
-from belay_core.outcomes.runs import Transitioned
+from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.records.step_record import StepState
+from belay_core.stores.attempts import Conflict, Recorded
+from belay_core.stores.run_contract import Transitioned
+from belay_core.stores.runs import NotInReview, Resolved
 from belay_drivers.postgres import open_postgres
 from belay_testing.conformance.kit import Kit
 from tests.faults.calls import BARE, OWNER, RUN, bare
-from tests.faults.wire import Wire
+from tests.faults.wire import StatementChannel
 
 
 @pytest.fixture
 async def wired(belay_postgres, belay_clock, belay_ids):
-    wire = Wire(belay_postgres.url)
+    wire = StatementChannel(belay_postgres.url)
     async with wire.running() as url, open_postgres(url, clock=belay_clock, ids=belay_ids) as stores:
         yield wire, Kit(stores, belay_clock)
 
@@ -93,12 +93,12 @@ async def test_a_word_on_the_run_itself_is_taken_once_until_a_worker_has_acted_o
     _, kit = wired
     await kit.park(await kit.own(), "needs_review")
     word = commands.Resolve(RUN, commands.Retry(), "ada")
-    assert isinstance(await kit.engine.resolve(word), Resolved)
-    assert await kit.engine.resolve(word) == NotInReview()
+    assert isinstance(await kit.stores.runs.resolve(word), Resolved)
+    assert await kit.stores.runs.resolve(word) == NotInReview()
     assert (await kit.kinds()).count("resolved") == 1
     [taken] = await kit.acquire()
     await kit.park(taken.lease, "needs_review")
-    assert isinstance(await kit.engine.resolve(word), Resolved)
+    assert isinstance(await kit.stores.runs.resolve(word), Resolved)
 
 
 async def test_a_word_on_the_run_may_follow_one_on_its_orphan(wired):
@@ -107,8 +107,8 @@ async def test_a_word_on_the_run_may_follow_one_on_its_orphan(wired):
     await kit.record(lease, kit.step("pay#1", StepState.ORPHANED, recorded=None))
     await kit.park(lease, "needs_review")
     happened = commands.Resolve(RUN, commands.Happened("1"), "ada", "pay#1")
-    assert isinstance(await kit.engine.resolve(happened), Resolved)
-    assert await kit.engine.resolve(happened) == NotInReview()
+    assert isinstance(await kit.stores.runs.resolve(happened), Resolved)
+    assert await kit.stores.runs.resolve(happened) == NotInReview()
     retry = commands.Resolve(RUN, commands.Retry(), "ada")
-    assert isinstance(await kit.engine.resolve(retry), Resolved)
-    assert await kit.engine.resolve(retry) == NotInReview()
+    assert isinstance(await kit.stores.runs.resolve(retry), Resolved)
+    assert await kit.stores.runs.resolve(retry) == NotInReview()

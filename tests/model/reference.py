@@ -7,11 +7,23 @@ are those of the real stores, so that they can be compared as they are.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from belay_core import commands
 from belay_core.limits import HEARTBEAT_STALE_AFTER
-from belay_core.outcomes import engine as outcomes
-from belay_core.outcomes.attempts import Conflict, ExistingSame, Inserted, RunNotFound
-from belay_core.outcomes.runs import (
+from belay_core.records import commands
+from belay_core.records.owner import Lease, OwnerId
+from belay_core.records.run import RunStatus, is_terminal_run_status
+from belay_core.records.step_record import OPEN, StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import ApprovalRecord, RunWait
+from belay_core.stores.approvals import AlreadyDecided, Decided, DecideOutcome, NoSuchApproval, SubjectChanged, TooLate
+from belay_core.stores.attempts import (
+    BeginOutcome,
+    Conflict,
+    ExistingSame,
+    Inserted,
+    Recorded,
+    RecordOutcome,
+    RunNotFound,
+)
+from belay_core.stores.run_contract import (
     AlreadyRequested,
     CancelRequested,
     FenceLost,
@@ -19,10 +31,21 @@ from belay_core.outcomes.runs import (
     RequestCancelOutcome,
     Terminal,
 )
-from belay_core.records.owner import Lease, OwnerId
-from belay_core.records.run import RunStatus, is_terminal_run_status
-from belay_core.records.step_record import OPEN, StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.stores.runs import (
+    Found,
+    KeyTaken,
+    PendingSignal,
+    Renewed,
+    RenewOutcome,
+    RunIdTaken,
+    RunParked,
+    RunParkOutcome,
+    RunsWoken,
+    Settled,
+    SettleOutcome,
+    Started,
+    StartOutcome,
+)
 from tests.model import protocol
 from tests.model.protocol import PENDING, RUNNING, SUSPENDED, Evidence, Rules, Run
 
@@ -41,7 +64,7 @@ class Kept:
     finished_at: int | None = None
     takeovers: int = 0
     cancel_requested_at: int | None = None
-    waiting: Waiting | None = None
+    waiting: RunWait | None = None
     attempts: dict[str, StepRecord] = field(default_factory=dict)
 
     @property
@@ -65,22 +88,22 @@ class Reference:
 
     # ------------------------------------------------------------ what anybody asks for
 
-    def start(self, command: commands.Start) -> outcomes.StartOutcome:
+    def start(self, command: commands.Start) -> StartOutcome:
         for run_id, run in self.runs.items():
             if command.idempotency_key is not None and run.given.idempotency_key == command.idempotency_key:
                 if run.given.workflow != command.workflow:
-                    return outcomes.KeyTaken(run.given.run_id, run.given.workflow)
+                    return KeyTaken(run.given.run_id, run.given.workflow)
                 assert run_id == run.given.run_id
-                return outcomes.Found(run.given.run_id, run.status)
+                return Found(run.given.run_id, run.status)
         known = self.runs.get(command.run_id)
         if known is None:
             ready_at = self.now if command.run_at_ms is None else command.run_at_ms
             self.runs[command.run_id] = Kept(command, ready_at, self.now)
-            return outcomes.Started(command.run_id)
+            return Started(command.run_id)
         same = all(
             getattr(known.given, name) == getattr(command, name) for name in ("workflow", "idempotency_key", "input")
         )
-        return outcomes.Found(command.run_id, known.status) if same else outcomes.RunIdTaken()
+        return Found(command.run_id, known.status) if same else RunIdTaken()
 
     def acquire(self, command: commands.Acquire) -> list[tuple[str, int]]:
         """The runs that are got, each with its epoch, in the order of the answer."""
@@ -122,7 +145,7 @@ class Reference:
         run.started_at = self.now if run.started_at is None else run.started_at
         run.ready_at = run.waiting = None
 
-    def wake(self) -> outcomes.Woken:
+    def wake(self) -> RunsWoken:
         due = [
             run
             for run in self.runs.values()
@@ -134,7 +157,7 @@ class Reference:
         ]
         for run in due:
             run.ready_at = self.now
-        return outcomes.Woken(len(due))
+        return RunsWoken(len(due))
 
     def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
         run = self.runs.get(command.run_id)
@@ -148,24 +171,24 @@ class Reference:
         self._mark(run)
         return CancelRequested(self.now)
 
-    def decide(self, command: commands.Decide) -> outcomes.DecideOutcome:
+    def decide(self, command: commands.Decide) -> DecideOutcome:
         asked = self.approvals.get(command.approval_id)
         if asked is None:
-            return outcomes.NoSuchApproval()
+            return NoSuchApproval()
         run = self.runs[asked.run_id]
         if asked.decision in ("approved", "rejected"):
             assert asked.decided_at_ms is not None
-            return outcomes.AlreadyDecided(asked.decision, asked.decided_by, asked.decided_at_ms)
+            return AlreadyDecided(asked.decision, asked.decided_by, asked.decided_at_ms)
         lapsed = asked.lapse_at_ms is not None and self.now >= asked.lapse_at_ms
         if asked.decision is not None or lapsed or is_terminal_run_status(run.status):
-            return outcomes.TooLate()
+            return TooLate()
         if asked.subject_digest != command.digest:
-            return outcomes.SubjectChanged()
+            return SubjectChanged()
         self.approvals[command.approval_id] = replace(
             asked, decision=command.decision, decided_by=command.by, decided_at_ms=self.now
         )
         self._mark(run)
-        return outcomes.Decided(self.now)
+        return Decided(self.now)
 
     def _mark(self, run: Kept) -> None:
         if run.ready_at is None:
@@ -177,17 +200,17 @@ class Reference:
 
     # ------------------------------------------------------------ what owners ask for
 
-    def renew(self, command: commands.Renew) -> tuple[outcomes.RenewOutcome, ...]:
+    def renew(self, command: commands.Renew) -> tuple[RenewOutcome, ...]:
         return tuple(self._renewed(lease) for lease in command.leases)
 
-    def _renewed(self, lease: Lease) -> outcomes.RenewOutcome:
+    def _renewed(self, lease: Lease) -> RenewOutcome:
         run = self._held(lease)
         if isinstance(run, Kept):
             self._alive(run)
-            return outcomes.Renewed(run.ready_at, run.cancel_requested_at)
+            return Renewed(run.ready_at, run.cancel_requested_at)
         return run
 
-    def record(self, command: commands.Record) -> outcomes.RecordOutcome:
+    def record(self, command: commands.Record) -> RecordOutcome:
         run = self._held(command.lease)
         if not isinstance(run, Kept):
             return run
@@ -200,13 +223,13 @@ class Reference:
             before = run.attempts.get(key)
             if before is None or before.state in OPEN:
                 run.attempts[key] = attempt
-        return outcomes.Recorded(run.ready_at, run.cancel_requested_at)
+        return Recorded(run.ready_at, run.cancel_requested_at)
 
     def _fits(self, run: Kept, attempt: StepRecord) -> bool:
         before = run.attempts.get(attempt.step_key)
         return before is None or before.state in OPEN or replace(before, epoch=0) == replace(attempt, epoch=0)
 
-    def ask(self, command: commands.Ask) -> outcomes.AskOutcome:
+    def ask(self, command: commands.Ask) -> BeginOutcome:
         run = self._held(command.lease)
         if not isinstance(run, Kept):
             return run
@@ -218,30 +241,30 @@ class Reference:
         self.approvals[command.approval.approval_id] = command.approval
         return Inserted()
 
-    def park(self, command: commands.Park) -> outcomes.ParkOutcome:
+    def park(self, command: commands.Park) -> RunParkOutcome:
         run = self._held(command.lease)
         if not isinstance(run, Kept):
             return run
         if command.ready_at_ms is None and run.ready_at not in (None, command.seen_ms):
-            return outcomes.News()
+            return PendingSignal()
         self._write(run, "park")
         marks = [mark for mark in (run.ready_at, command.ready_at_ms) if mark is not None]
         run.ready_at = None if command.ready_at_ms is None else min(marks)
         run.waiting = command.waiting
-        return outcomes.Parked()
+        return RunParked()
 
-    def settle(self, command: commands.Settle) -> outcomes.SettleOutcome:
+    def settle(self, command: commands.Settle) -> SettleOutcome:
         run = self._held(command.lease)
         if not isinstance(run, Kept):
             return run
         unwanted = run.cancel_requested_at is not None and command.status is not RunStatus.CANCELLED
         if unwanted or run.ready_at not in (None, command.seen_ms):
-            return outcomes.News()
+            return PendingSignal()
         self._write(run, "settle")
         run.ended, run.finished_at = command.status, self.now
         run.ready_at = run.waiting = None
         self._withdraw(run)
-        return outcomes.Settled(self.now)
+        return Settled(self.now)
 
     def _withdraw(self, run: Kept) -> None:
         for key, approval in self.approvals.items():

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from belay_core import commands
+from belay_core.clock import Clock
 from belay_core.ids import ApprovalId, RunId
-from belay_core.moments import Clock
+from belay_core.records import commands
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait
 from belay_core.stores import Stores
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.clock import ManualClock
+from belay_testing.conformance.kit import send
 from tests.model.protocol import Rules
 from tests.model.reference import Reference
 
@@ -71,10 +72,10 @@ class Machine(RuleBasedStateMachine):
         return self.runner.run(done())
 
     @property
-    def engine(self) -> Any:
-        """The store of the next process, in turn."""
+    def stores(self) -> Any:
+        """The stores of the next process, in turn."""
         self.turn += 1
-        return self.processes[self.turn % len(self.processes)].engine
+        return self.processes[self.turn % len(self.processes)]
 
     def teardown(self) -> None:
         self.do(self.stack.aclose())
@@ -92,7 +93,7 @@ class Machine(RuleBasedStateMachine):
     def agree(self, command: Any) -> Any:
         """Ask both, and let nothing differ; what they answered."""
         name = type(command).__name__.lower()
-        answer = self.do(getattr(self.engine, name)(command))
+        answer = self.do(send(self.stores, command))
         expected = getattr(self.reference, name)(command)
         assert answer == expected, f"{command}: {answer} instead of {expected}"
         for each in answer if isinstance(answer, tuple) else (answer,):
@@ -147,7 +148,7 @@ class Machine(RuleBasedStateMachine):
         owner = OwnerId("host-a", process, f"nonce-{len(self.owners)}")
         named = tuple(self.owners[max(place, -len(self.owners))] for place in dead) if self.owners else ()
         command = commands.Acquire(owner, workflows, limit, named)
-        got = self.do(self.engine.acquire(command))
+        got = self.do(self.stores.runs.acquire(command))
         assert [(each.run.run_id, each.lease.epoch) for each in got] == self.reference.acquire(command)
         assert all((each.lease.owner, each.run.owner) == (owner, owner) for each in got)
         self.met.update(f"acquire {'takes over' if each.run.takeovers else 'gets'}" for each in got)
@@ -156,7 +157,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def wake(self) -> None:
-        assert self.do(self.engine.wake(commands.Wake())) == self.reference.wake()
+        assert self.do(self.stores.runs.wake(commands.Wake())) == self.reference.wake()
 
     @rule(run_id=st.sampled_from([*RUNS, RunId("run-nobody-started")]))
     def cancel(self, run_id: RunId) -> None:
@@ -231,14 +232,14 @@ class Machine(RuleBasedStateMachine):
         place=leases,
         wrong=doctored,
         seen=st.booleans(),
-        wakes=st.sampled_from([None, 1_000]),
+        notifier=st.sampled_from([None, 1_000]),
         ready=st.sampled_from([None, None, 0]),
     )
-    def park(self, place: int, wrong: str | None, seen: bool, wakes: int | None, ready: int | None) -> None:
+    def park(self, place: int, wrong: str | None, seen: bool, notifier: int | None, ready: int | None) -> None:
         lease = self.lease(place, wrong)
         if lease is not None:
             now = self.reference.now
-            waiting = Waiting("timer", "a#1", None if wakes is None else now + wakes)
+            waiting = RunWait("timer", "a#1", None if notifier is None else now + notifier)
             ready_at = None if ready is None else now + ready
             self.agree(commands.Park(lease, waiting, None, ready_at, self.news_of(lease, seen=seen)))
 
@@ -275,7 +276,7 @@ class Machine(RuleBasedStateMachine):
 
     async def _read(self, run_ids: list[str]) -> dict[str, Any]:
         store = self.processes[0]
-        histories = await store.engine.history(commands.History(tuple(map(RunId, run_ids))))
+        histories = await store.attempts.history(commands.History(tuple(map(RunId, run_ids))))
 
         def counts(tx: Any) -> dict[str, tuple[int, str | None]]:
             rows = tx.exec_driver_sql("SELECT run_id, write_seq, last_nonce FROM belay_runs").all()
@@ -348,8 +349,8 @@ MET = {
     "renew": "Renewed FenceLost RunNotFound",
     "record": "Recorded Conflict FenceLost RunNotFound",
     "ask": "Inserted ExistingSame Conflict FenceLost RunNotFound",
-    "park": "Parked News FenceLost RunNotFound",
-    "settle": "Settled News FenceLost RunNotFound",
+    "park": "RunParked PendingSignal FenceLost RunNotFound",
+    "settle": "Settled PendingSignal FenceLost RunNotFound",
 }
 
 

@@ -68,7 +68,7 @@ async def test_a_command_is_not_taken_for_done_because_one_given_up_before_it_ar
     detour = Detour(belay_postgres.url)
     async with detour.running() as url, open_postgres(url, clock=belay_clock, ids=belay_ids) as stores:
         # Nothing but the commands passes by.
-        stores.wakes._relay = None
+        stores.notifier._relay = None
         kit = Kit(stores, belay_clock)
         lease = await kit.own()
         await kit.record(lease, kit.step("first#1"))
@@ -83,5 +83,5 @@ async def test_a_command_is_not_taken_for_done_because_one_given_up_before_it_ar
         detour.losing = True
         answer = await asyncio.wait_for(kit.park(lease, notes=("1",)), 30)
         assert detour.arrived.is_set(), "the detour was not taken"
-        assert (type(answer).__name__, (await kit.run()).status) == ("Parked", "suspended")
+        assert (type(answer).__name__, (await kit.run()).status) == ("RunParked", "suspended")
         assert (await kit.kinds()) == ["created", "noted", "suspended"]

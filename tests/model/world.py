@@ -126,7 +126,7 @@ Move = tuple[str, World]
 
 def moves(setting: Setting, world: World) -> Iterator[Move]:
     """Everything that may happen next; raises ``Broken`` where something happens that must not."""
-    yield from _chance(setting, world)
+    yield from _jitter(setting, world)
     for place, sent in enumerate(world.wire):
         try:
             yield from _arrival(setting, world._replace(wire=_without(world.wire, place)), sent)
@@ -145,7 +145,7 @@ def moves(setting: Setting, world: World) -> Iterator[Move]:
 # ---------------------------------------------------------------- what nobody does
 
 
-def _chance(setting: Setting, world: World) -> Iterator[Move]:
+def _jitter(setting: Setting, world: World) -> Iterator[Move]:
     truth = world.truth
     if truth.run.heard:
         yield "the owner is silent", world._replace(truth=truth._replace(run=truth.run._replace(heard=False)))

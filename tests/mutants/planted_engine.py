@@ -16,15 +16,15 @@ KEYS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "key_taken_when_awaited",
-        "belay_core/engine/conducting.py",
+        "belay_core/engine/context_backend.py",
         ("            key = scope.key(step.name)\n", "            key = step.name\n"),
         ("        scope.unopened += 1\n        call = self._opened(", "        call = self._opened("),
-        ("        play.unawaited[key] = call\n        return call\n", "        return call\n"),
+        ("        execution.unawaited[key] = call\n        return call\n", "        return call\n"),
         (
-            """        call = play.board.open(key, scope)
+            """        call = execution.replay.open(key, scope)
 """,
             """        key = key if "#" in key else self._key(scope, key)
-        call = play.board.open(key, scope)
+        call = execution.replay.open(key, scope)
 """,
         ),
         by="when_the_call_is_made",
@@ -43,7 +43,7 @@ KEYS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "replay_out_of_the_recorded_order",
-        "belay_core/engine/board.py",
+        "belay_core/engine/replay.py",
         (
             "heapq.heappush(self._ready, (recorded, self._count, call, at, turn, answer))",
             "heapq.heappush(self._ready, (0, self._count, call, at, turn, answer))",
@@ -53,14 +53,14 @@ KEYS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "answers_without_a_turn",
-        "belay_core/engine/board.py",
+        "belay_core/engine/replay.py",
         ("        if not self._ready and not self._busy:\n", "        if True:\n"),
         by="first_of_two or same_story",
         tests=_ENGINE,
     ),
     mutant(
         "turns_counted_twice",
-        "belay_core/engine/ticking.py",
+        "belay_core/engine/loop_iterations.py",
         (
             "        self.count += 1\n        for turned in self._waiting.pop(self.count, ()):\n",
             "        self.count += 2\n        for turned in self._waiting.pop(self.count, ()):\n",
@@ -70,7 +70,7 @@ KEYS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "other_payment_stands_in",
-        "belay_core/engine/play.py",
+        "belay_core/engine/body_execution.py",
         ("        if name in self._suspects:\n", "        if False:\n"),
         ("            if self.records.namesakes(key) > 1:\n", "            if False:\n"),
         by="stands_in_for_another",
@@ -81,11 +81,11 @@ KEYS: Final[tuple[Mutant, ...]] = (
 WAITING: Final[tuple[Mutant, ...]] = (
     mutant(
         "parking_before_unwinding",
-        "belay_core/engine/drain.py",
+        "belay_core/engine/run_executor.py",
         (
-            "            await unwind(play, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n",
-            "            early = await self._close(end, play, body, waits) if end is End.IDLE else None\n"
-            "            await unwind(play, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n"
+            "            await unwind(execution, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n",
+            "            early = await self._close(end, execution, body, waits) if end is End.IDLE else None\n"
+            "            await unwind(execution, body, let_steps_end=end is not End.CANCELLED, hurry=lambda: self._grace_over)\n"
             "            if early is not None:\n"
             "                return early\n",
         ),
@@ -94,27 +94,27 @@ WAITING: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "waiting_as_an_exception",
-        "belay_core/engine/play.py",
+        "belay_core/engine/body_execution.py",
         (
-            "        self.board.waits(call, waiting)\n        tasks: list",
+            "        self.replay.waits(call, waiting)\n        tasks: list",
             '        if waiting.reason == "approval":\n            raise DefinitionError("parked")\n'
-            "        self.board.waits(call, waiting)\n        tasks: list",
+            "        self.replay.waits(call, waiting)\n        tasks: list",
         ),
         by="approval_lets or decision",
         tests=_ENGINE,
     ),
     mutant(
         "idle_while_a_scope_is_busy",
-        "belay_core/engine/board.py",
+        "belay_core/engine/replay.py",
         ("            elif not (rest := self._rest()):\n", "            elif not (rest := 0):\n"),
         by="would_be_parked or lose or lost or sleep",
         tests=_ENGINE,
     ),
     mutant(
         "news_never_read",
-        "belay_core/engine/drain.py",
+        "belay_core/engine/run_executor.py",
         (
-            "        if history is not None:\n            play.arrived(history)\n",
+            "        if history is not None:\n            execution.arrived(history)\n",
             "        if history is not None:\n            pass\n",
         ),
         by="without_parking or is_heard_there or being_parked",
@@ -122,7 +122,7 @@ WAITING: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "edit_not_executed",
-        "belay_core/engine/asking.py",
+        "belay_core/engine/gate_call.py",
         ("text = approval.subject if approval.edited is None else approval.edited", "text = approval.subject"),
         by="edited_approval or approvers_subject",
         tests=_ENGINE,
@@ -132,31 +132,31 @@ WAITING: Final[tuple[Mutant, ...]] = (
 STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "no_record_before_the_effect",
-        "belay_core/engine/stepping.py",
+        "belay_core/engine/step_call.py",
         ("            if not self._step.idempotent:\n                await self._record(self._running(begun))\n", ""),
         by="goes_to_review_when_its_owner_dies",
         tests=_ENGINE,
     ),
     mutant(
         "orphan_executed_again",
-        "belay_core/engine/stepping.py",
+        "belay_core/engine/step_call.py",
         ('        if self._step.idempotent and not _meta(last).get("unencodable"):\n', "        if True:\n"),
         by="goes_to_review_when_its_owner_dies or other_than_review or never_retried",
         tests=_ENGINE,
     ),
     mutant(
         "result_before_its_commit",
-        "belay_core/engine/stepping.py",
+        "belay_core/engine/step_call.py",
         (
-            "            await play.holding.record(ended)\n",
-            "            play.working(lambda: play.holding.record(ended))\n",
+            "            await execution.handle.record(ended)\n",
+            "            execution.working(lambda: execution.handle.record(ended))\n",
         ),
         by="only_after_their_commit",
         tests=_ENGINE,
     ),
     mutant(
         "neighbours_share_a_refusal",
-        "belay_core/engine/holding.py",
+        "belay_core/engine/lease.py",
         (
             "            self._turns.put_back(others)\n            return await self._stored(attempts)\n",
             "            pass\n",
@@ -166,21 +166,21 @@ STEPS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "turn_lost_with_who_waited",
-        "belay_core/engine/turns.py",
+        "belay_core/engine/write_queue.py",
         ("            if waiting.has_turn:\n                self.pass_on()\n", ""),
         by="goes_to_the_next",
         tests=_ENGINE,
     ),
     mutant(
         "one_try_too_few",
-        "belay_core/engine/stepping.py",
+        "belay_core/engine/step_call.py",
         ("if failed_before < self._step.retries:", "if failed_before + 1 < self._step.retries:"),
         by="tried_again or out_of_tries",
         tests=_ENGINE,
     ),
     mutant(
         "poison_never_stopped",
-        "belay_core/engine/drain.py",
+        "belay_core/engine/run_executor.py",
         (
             "if self._run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:",
             "if self._run.takeovers > TAKEOVERS_WITHOUT_PROGRESS:",
@@ -190,31 +190,31 @@ STEPS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "cancel_runs_the_body",
-        "belay_core/engine/drain.py",
-        ("        if self.holding.cancel_requested:\n            return await self._closing.cancelled(())\n", ""),
+        "belay_core/engine/run_executor.py",
+        ("        if self.handle.cancel_requested:\n            return await self._closing.cancelled(())\n", ""),
         by="never_runs_its_body",
         tests=_ENGINE,
     ),
     mutant(
         "deadline_bound_to_the_pulse",
-        "belay_core/engine/leasing.py",
+        "belay_core/engine/lease.py",
         ("        both.create_task(keeper.watch_for_ever())\n", ""),
         by="renewal_that_hangs",
         tests=_ENGINE,
     ),
     mutant(
         "confirmed_when_answered",
-        "belay_core/engine/leasing.py",
+        "belay_core/engine/lease.py",
         (
-            "            holding.renewed(sent_at, answer)\n",
-            "            holding.renewed(self._stores.clock.elapsed(), answer)\n",
+            "            handle.renewed(sent_at, answer)\n",
+            "            handle.renewed(self._stores.clock.elapsed(), answer)\n",
         ),
         by="counts_from_when_it_was_sent",
         tests=_ENGINE,
     ),
     mutant(
         "orphan_at_the_end_forgotten",
-        "belay_core/engine/closing.py",
+        "belay_core/engine/completion.py",
         (
             "        if orphan is not None:\n            await self._orphaned(orphan)\n",
             "        if False:\n            await self._orphaned(orphan)\n",
@@ -231,7 +231,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "places_free_and_nobody_looks",
-        "belay_core/engine/hosting.py",
+        "belay_core/engine/dispatcher.py",
         ("if self._more and self._room > 0:\n", "if False:\n"),
         by="goes_on_taking",
         tests=_ENGINE,

@@ -4,19 +4,19 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutant
 
-_FENCES: Final = "belay_drivers/sql/fences.py"
+_FENCES: Final = "belay_drivers/sql/statements/fences.py"
 _HOT: Final = "belay_drivers/postgres/hot.py"
-_BULK: Final = "belay_drivers/postgres/bulk_parts.py"
-_SQLITE_BULK: Final = "belay_drivers/sqlite/bulk.py"
+_BULK: Final = "belay_drivers/postgres/batch_parts.py"
+_SQLITE_BULK: Final = "belay_drivers/sqlite/batch.py"
 _SQLITE_HOT: Final = "belay_drivers/sqlite/hot.py"
-_BASE: Final = "belay_drivers/sql/engine_store/base.py"
-_OWNED: Final = "belay_drivers/sql/engine_store/owned.py"
-_ENDING: Final = "belay_drivers/sql/engine_store/ending.py"
-_DECIDING: Final = "belay_drivers/sql/engine_store/deciding.py"
-_CLAIMING: Final = "belay_drivers/sql/run_store/claiming.py"
-_OWNING: Final = "belay_drivers/sql/run_store/owning.py"
-_ATTEMPTS: Final = "belay_drivers/sql/attempt_store.py"
-_CANCELLING: Final = "belay_drivers/sql/run_store/cancelling.py"
+_BASE: Final = "belay_drivers/sql/stores/base.py"
+_OWNED: Final = "belay_drivers/sql/stores/attempts/record.py"
+_ENDING: Final = "belay_drivers/sql/stores/runs/release.py"
+_DECIDING: Final = "belay_drivers/sql/stores/approvals.py"
+_CLAIMING: Final = "belay_drivers/sql/stores/runs/claim_and_own.py"
+_OWNING: Final = "belay_drivers/sql/stores/runs/owned.py"
+_ATTEMPTS: Final = "belay_drivers/sql/stores/attempts/contract.py"
+_CANCELLING: Final = "belay_drivers/sql/stores/runs/request_cancel.py"
 
 FENCES: Final[tuple[Mutant, ...]] = (
     mutant(
@@ -114,7 +114,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "cancelled_waiter_takes_the_flush_along",
-        "belay_drivers/sql/coalescing.py",
+        "belay_drivers/sql/stores/group_commit.py",
         (
             "        if not waiting.sent:\n",
             "        if waiting.sent and self._flushing is not None:\n            self._flushing.cancel()\n        if not waiting.sent:\n",
@@ -123,7 +123,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "those_held_back_never_told",
-        "belay_drivers/sql/coalescing.py",
+        "belay_drivers/sql/stores/group_commit.py",
         (
             "            self._tell(len(self._ended) // 2)\n",
             "            self._tell(len(self._ended) // 2)\n            self._ended = []\n",
@@ -132,7 +132,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "halves_kept_where_commits_are_slow",
-        "belay_drivers/sql/pace.py",
+        "belay_drivers/sql/stores/pipeline_tuner.py",
         ("        if self._idle > MOST_IDLE:\n", "        if self._idle > 1.0:\n"),
         by="go_together_and_halves",
     ),
@@ -147,14 +147,14 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "due_runs_found_by_reading_all",
-        "belay_drivers/sql/engine_store/acquiring.py",
-        ("if parts.coalescer is not None and (keys", "if parts.coalescer is None and (keys"),
+        "belay_drivers/sql/stores/runs/acquire.py",
+        ("if parts.group_commit is not None and (keys", "if parts.group_commit is None and (keys"),
         by="never_analysed",
     ),
     mutant(
         "conflict_taken_for_stored",
         _BASE,
-        ("if answer.doubtful and", "if False and"),
+        ("if answer.ambiguous and", "if False and"),
         by="conflict",
     ),
     mutant(
@@ -283,7 +283,7 @@ CLAIMS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "evidence_of_another_moment",
-        "belay_core/admission/runs.py",
+        "belay_core/stores/run_contract.py",
         (" or evidence.checked_at_ms != now_ms:", ":"),
         by="evidence",
         tests=("tests/drivers", "tests/ownership"),
@@ -336,7 +336,7 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
     mutant(
         "lost_reply_of_an_end_taken_for_a_failure",
         _ENDING,
-        ("recall=ended_at, ", ""),
+        ("reread=ended_at, ", ""),
         by="lost_connection",
     ),
     mutant(
@@ -425,10 +425,10 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "true_is_one",
-        "belay_core/admission/json.py",
+        "belay_core/values/json.py",
         ("    if isinstance(one, bool) or isinstance(other, bool):\n        return one is other\n", ""),
         by="conflict or same",
-        tests=("tests/drivers", "tests/admission"),
+        tests=("tests/drivers", "tests/values"),
     ),
     mutant(
         "second_acknowledgement_overwrites",
@@ -465,22 +465,22 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "cancelled_writes_not_awaited",
-        "belay_drivers/sql/shielding.py",
+        "belay_drivers/sql/connection/uncancelled.py",
         ("        await _end(task, patience)\n", "        task.cancel()\n"),
         by="cancelled_at_any_await or waited_for or idle_in_a_transaction",
     ),
     mutant(
         "sqlite_begins_deferred",
-        "belay_drivers/sqlite/opening.py",
+        "belay_drivers/sqlite/open.py",
         (
-            'writer = ThreadCarrier(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")\n    _quieten',
-            'writer = ThreadCarrier(_ready(engine, "BEGIN"), "belay-sqlite")\n    _quieten',
+            'writer = ThreadRunner(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")\n    _quieten',
+            'writer = ThreadRunner(_ready(engine, "BEGIN"), "belay-sqlite")\n    _quieten',
         ),
         by="two_processes or another_process or taking_the_write_lock",
     ),
     mutant(
         "open_approvals_sought_among_all",
-        "belay_drivers/sql/engine_store/reading.py",
+        "belay_drivers/sql/stores/approvals.py",
         ("_STILL_ASKED.where(approvals.c.decided_at.is_(None))", "_STILL_ASKED.where(approvals.c.decision.is_(None))"),
         by="walks_its_index_and_stops",
     ),

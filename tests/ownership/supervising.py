@@ -11,9 +11,9 @@ import pytest
 
 from belay_core.errors import DatabaseError, RunStoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import HeartbeatOutcome, Updated
 from belay_core.ownership.heartbeat_loop import heartbeat_loop, owned
 from belay_core.records.owner import OwnerId
+from belay_core.stores.run_contract import HeartbeatOutcome, Updated
 from belay_testing.clock import ManualClock
 
 RUN = RunId("run-1")

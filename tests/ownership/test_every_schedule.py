@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from belay_core.outcomes.runs import FenceLost
 from belay_core.stores.bundle import LeaseTimes
+from belay_core.stores.run_contract import FenceLost
 from belay_testing.clock import ManualClock
 from tests.ownership.supervising import Bench
 
@@ -79,7 +79,7 @@ def healthy(bench: Bench) -> None:
     bench.store.on_heartbeat = lambda _at: bench.script.after(30)
 
 
-def doubtful(bench: Bench) -> None:
+def ambiguous(bench: Bench) -> None:
     async def receipt(unconfirmed: int) -> None:
         bench.reconfirmed.append(unconfirmed)
         await bench.clock.sleep(0.05)
@@ -122,7 +122,7 @@ def inner(bench: Bench) -> list["asyncio.Task[object]"]:
     return sorted(others, key=lambda task: int(task.get_name().rpartition("-")[2]))[1:]
 
 
-LAPSES = {healthy: None, doubtful: 900, lapsing: 450, taken: None}
+LAPSES = {healthy: None, ambiguous: 900, lapsing: 450, taken: None}
 """When the lease of each scenario lapses, if nobody interferes."""
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from belay_core.outcomes.runs import FenceLost, NotFound, Updated
 from belay_core.ownership.heartbeat_loop import heartbeat_loop, owned
 from belay_core.stores.bundle import LeaseTimes
+from belay_core.stores.run_contract import FenceLost, NotFound, Updated
 from belay_testing.cases import case
 from belay_testing.clock import ManualClock
 from tests.ownership.supervising import OWNER, RUN
@@ -416,7 +416,7 @@ async def test_a_caller_who_is_cancelled_in_the_middle_of_a_doubt_is_no_timeout(
 async def test_a_loop_that_is_cancelled_ends_when_its_write_has(bench):
     ended = asyncio.Event()
 
-    async def guarded(_now_ms: int) -> Updated:
+    async def translate_errors(_now_ms: int) -> Updated:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
@@ -424,7 +424,7 @@ async def test_a_loop_that_is_cancelled_ends_when_its_write_has(bench):
             raise
         raise AssertionError
 
-    bench.store.on_heartbeat = lambda _at: guarded
+    bench.store.on_heartbeat = lambda _at: translate_errors
     await bench.begin()
     await bench.until(1_500)
     bench.task.cancel()
@@ -437,7 +437,7 @@ async def test_a_loop_that_is_cancelled_ends_when_its_write_has(bench):
 async def test_a_loop_that_cancels_itself_does_not_wait_for_a_write_that_will_not_end(bench):
     ended = asyncio.Event()
 
-    async def guarded(_now_ms: int) -> Updated:
+    async def translate_errors(_now_ms: int) -> Updated:
         while not ended.is_set():
             try:
                 await ended.wait()
@@ -445,8 +445,8 @@ async def test_a_loop_that_cancels_itself_does_not_wait_for_a_write_that_will_no
                 continue
         raise ValueError("too late to matter")
 
-    bench.store.on_heartbeat = lambda _at: guarded
-    bench.store.on_reconfirm = lambda _at: guarded
+    bench.store.on_heartbeat = lambda _at: translate_errors
+    bench.store.on_reconfirm = lambda _at: translate_errors
     await bench.begin()
     await bench.until(20_000)
     assert bench.stopped_at == 20_000

@@ -314,8 +314,8 @@ def test_a_process_in_another_namespace_of_time_is_on_another_host(apart, here):
 
 async def test_proof_of_death_takes_a_stale_run_and_never_a_fresh_one(beside, here, belay_each_store, belay_clock):
     from belay_core.ids import RunId
-    from belay_core.outcomes.runs import Activated, EvidenceRequired, HeartbeatFresh
     from belay_core.records.run import RunSnapshot, RunStatus
+    from belay_core.stores.run_contract import Activated, EvidenceRequired, HeartbeatFresh
 
     other, run_id = beside(), RunId("run-1")
     probe, mine = local_probe(here), here.owner(Uuid7Ids())

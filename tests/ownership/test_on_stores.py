@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from belay_core.clock import SystemClock
 from belay_core.ids import RunId
-from belay_core.moments import SystemClock
-from belay_core.outcomes.runs import Activated, Claimed, HeartbeatOutcome
 from belay_core.ownership.heartbeat_loop import heartbeat_loop, owned
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.stores import Stores
 from belay_core.stores.bundle import LeaseTimes
+from belay_core.stores.run_contract import Activated, Claimed, HeartbeatOutcome
 from belay_testing.cases import case
 from belay_testing.clock import ManualClock
 

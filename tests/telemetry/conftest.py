@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from belay_core import commands
+from belay_core.clock import SystemClock
 from belay_core.ids import ApprovalId, RunId, Uuid7Ids
-from belay_core.moments import SystemClock
-from belay_core.outcomes import attempts as attempt_outcomes
-from belay_core.outcomes import engine as engine_outcomes
-from belay_core.outcomes import runs as run_outcomes
+from belay_core.records import commands
 from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, FinishAttempt
 from belay_core.records.owner import Lease, LivenessEvidence, OwnerId
 from belay_core.records.run import RunRow, RunSnapshot, RunStatus
 from belay_core.records.step_record import StepKind, StepRecord, StepState
-from belay_core.records.workflow_run import ApprovalRecord, RunRecord, Waiting
+from belay_core.records.workflow_run import ApprovalRecord, RunWait, WorkflowRun
 from belay_core.stores import Stores
+from belay_core.stores import attempts as attempt_outcomes
+from belay_core.stores import run_contract as run_outcomes
+from belay_core.stores.approvals import Decided, NotYet
+from belay_core.stores.attempts import Recorded
+from belay_core.stores.runs import Acquired, Renewed, Resolved, RunParked, RunsWoken, Settled, Started
 from belay_core.telemetry import observed
 from belay_testing.spans import recorded_counters, recorded_spans
 
@@ -46,7 +48,7 @@ APPROVAL = ApprovalRecord(
     asked_at_ms=1,
 )
 ROW = RunRow(RUN, RunStatus.PENDING, 1, None, None, None, None, None, None, None, None, None, None, f'"{SECRET}"')
-RECORD = RunRecord(
+RECORD = WorkflowRun(
     run_id=RUN,
     workflow="newsletter",
     version="1",
@@ -73,7 +75,7 @@ ATTEMPT = Attempt(RUN, "digest", 2, "running", 1, SECRET)
 HISTORY = commands.RunHistory(RECORD, (STEP,), (APPROVAL,))
 
 
-class Answering:
+class CallWork:
     """A store whose every operation gives the answer it is told to, or raises it."""
 
     def __init__(self) -> None:
@@ -95,13 +97,13 @@ class Watched:
     """Observed stores, what stands behind them, and what was recorded of both."""
 
     stores: Stores
-    behind: Answering
+    behind: CallWork
     spans: list[Any]
     counted: Callable[[], dict[str, int]]
 
     async def do(self, example: "Example", answer: object = None) -> Any:
         self.behind.answer = example.answer if answer is None else answer
-        store = {"run": self.stores.runs, "attempt": self.stores.attempts, "engine": self.stores.engine}
+        store = {"run": self.stores.runs, "attempt": self.stores.attempts, "approval": self.stores.approvals}
         return await getattr(store[example.store], example.operation)(*example.given)
 
     @property
@@ -111,8 +113,8 @@ class Watched:
 
 @pytest.fixture
 def watched():
-    behind: Any = Answering()
-    stores = Stores(behind, behind, behind, SystemClock(), Uuid7Ids())
+    behind: Any = CallWork()
+    stores = Stores(behind, behind, SystemClock(), Uuid7Ids(), behind)
     with recorded_spans() as spans, recorded_counters() as counted:
         yield Watched(observed(stores), behind, spans, counted)
 
@@ -148,7 +150,7 @@ _DECIDE = commands.Decide(
 )
 _START = commands.Start(RUN, "newsletter", "1", input=SECRET, idempotency_key=SECRET)
 _SETTLE = commands.Settle(LEASE, RunStatus.COMPLETED, result=SECRET, error=SECRET)
-_PARK = commands.Park(LEASE, Waiting("timer", token=SECRET), request=SECRET, notes=(SECRET,))
+_PARK = commands.Park(LEASE, RunWait("timer", token=SECRET), request=SECRET, notes=(SECRET,))
 
 EXAMPLES = (
     Example("run", "create", (RUN, SECRET), None, "success", _RUN),
@@ -215,23 +217,23 @@ EXAMPLES = (
         {**_ATTEMPT, **_HOST},
     ),
     Example(
-        "engine",
+        "run",
         "renew",
         (commands.Renew((LEASE, LEASE)),),
-        (engine_outcomes.Renewed(None, None), engine_outcomes.Renewed(None, None)),
+        (Renewed(None, None), Renewed(None, None)),
         "renewed",
         {**_HOST, "count": 2},
     ),
     Example(
-        "engine",
+        "attempt",
         "record",
         (commands.Record(LEASE, (STEP,)),),
-        engine_outcomes.Recorded(None, None),
+        Recorded(None, None),
         "recorded",
         {**_STEP, "count": 1},
     ),
     Example(
-        "engine",
+        "approval",
         "ask",
         (commands.Ask(LEASE, STEP, APPROVAL),),
         attempt_outcomes.Inserted(),
@@ -239,7 +241,7 @@ EXAMPLES = (
         {**_STEP, **_APPROVAL},
     ),
     Example(
-        "engine",
+        "attempt",
         "sleep",
         (commands.Sleep(LEASE, STEP),),
         attempt_outcomes.ExistingSame(),
@@ -247,57 +249,57 @@ EXAMPLES = (
         _STEP,
     ),
     Example(
-        "engine",
+        "approval",
         "withdraw",
         (commands.Withdraw(LEASE, STEP),),
-        engine_outcomes.Recorded(None, None),
+        Recorded(None, None),
         "recorded",
         _STEP,
     ),
     Example(
-        "engine",
+        "approval",
         "lapse",
         (commands.Lapse(LEASE, ApprovalId("approval-1"), STEP),),
-        engine_outcomes.NotYet(9),
+        NotYet(9),
         "not_yet",
         {**_STEP, **_APPROVAL},
     ),
     Example(
-        "engine",
+        "run",
         "park",
         (_PARK,),
-        engine_outcomes.Parked(),
-        "parked",
+        RunParked(),
+        "run_parked",
         {**_LEASED, "to": "suspended", "waiting_reason": "timer"},
     ),
-    Example("engine", "settle", (_SETTLE,), engine_outcomes.Settled(5), "settled", {**_LEASED, "to": "completed"}),
+    Example("run", "settle", (_SETTLE,), Settled(5), "settled", {**_LEASED, "to": "completed"}),
     Example(
-        "engine",
+        "run",
         "start",
         (_START,),
-        engine_outcomes.Started(RUN),
+        Started(RUN),
         "started",
         {**_RUN, "workflow": "newsletter"},
     ),
     Example(
-        "engine",
+        "run",
         "acquire",
         (commands.Acquire(OWNER, ("newsletter",), 5),),
-        (engine_outcomes.Acquired(LEASE, RECORD),),
+        (Acquired(LEASE, RECORD),),
         "acquired",
         {**_HOST, "count": 1},
     ),
-    Example("engine", "wake", (commands.Wake(),), engine_outcomes.Woken(4), "woken", {"count": 4}),
+    Example("run", "wake", (commands.Wake(),), RunsWoken(4), "runs_woken", {"count": 4}),
     Example(
-        "engine",
+        "approval",
         "decide",
         (_DECIDE,),
-        engine_outcomes.Decided(1),
+        Decided(1),
         "decided",
         {**_APPROVAL, "decision": "approved"},
     ),
     Example(
-        "engine",
+        "run",
         "cancel",
         (commands.Cancel(RUN, by=SECRET),),
         run_outcomes.CancelRequested(1),
@@ -305,20 +307,19 @@ EXAMPLES = (
         _RUN,
     ),
     Example(
-        "engine",
+        "run",
         "resolve",
         (commands.Resolve(RUN, commands.Happened(SECRET), by=SECRET),),
-        engine_outcomes.Resolved(1),
+        Resolved(1),
         "resolved",
         {**_RUN, "resolution": "happened"},
     ),
-    Example("engine", "history", (commands.History((RUN,)),), (HISTORY,), "success", {**_RUN, "count": 1}),
-    Example("engine", "find_run", (RUN,), RECORD, "success", _RUN),
-    Example("engine", "list_runs", (commands.ListRuns(),), (RECORD,), "success", {"count": 1}),
-    Example("engine", "list_approvals", (commands.ListApprovals(),), (APPROVAL,), "success", {"count": 1}),
-    Example("engine", "find_approval", ("approval-1",), APPROVAL, "success", _APPROVAL),
-    Example("engine", "journal", (RUN,), (), "success", {**_RUN, "count": 0}),
-    Example("engine", "running_owners", ("host-a",), (OWNER,), "success", _HOST),
+    Example("attempt", "history", (commands.History((RUN,)),), (HISTORY,), "success", {**_RUN, "count": 1}),
+    Example("run", "find", (RUN,), RECORD, "success", _RUN),
+    Example("run", "list", (commands.ListRuns(),), (RECORD,), "success", {"count": 1}),
+    Example("approval", "list", (commands.ListApprovals(),), (APPROVAL,), "success", {"count": 1}),
+    Example("approval", "find", ("approval-1",), APPROVAL, "success", _APPROVAL),
+    Example("run", "running_owners", ("host-a",), (OWNER,), "success", _HOST),
 )
 
 

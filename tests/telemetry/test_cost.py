@@ -9,15 +9,15 @@ import pytest
 PROGRAM = """
 import asyncio, json, sys, time
 
-from belay_core.commands import Acquire, Record
+from belay_core.records.commands import Acquire, Record
 from belay_core.ids import Uuid7Ids
-from belay_core.moments import SystemClock
-from belay_core.outcomes.engine import Recorded
+from belay_core.clock import SystemClock
+from belay_core.stores.attempts import Recorded
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.stores import Stores
 from belay_core.telemetry import EngineSpans, observed
-from belay_core.workflows.middleware import DrainFacts, StepFacts
+from belay_core.workflows.middleware import ExecutionFacts, StepFacts
 
 STEPS = 2_000
 OWNER = OwnerId("host", 1, "nonce")
@@ -43,6 +43,12 @@ STEP = StepFacts("run", "w", "pay", "pay#1", 1, True)
 class Bare:
     answer = Recorded(None, None)
 
+    @property
+    def runs(self):
+        return self
+
+    attempts = runs
+
     async def record(self, command):
         return self.answer
 
@@ -51,17 +57,17 @@ class Bare:
 
 
 async def bare_step(store, engine):
-    await store.record(RECORD)
+    await store.attempts.record(RECORD)
 
 
 async def watched_step(store, engine):
     with engine.step(STEP) as close:
-        await store.record(RECORD)
+        await store.attempts.record(RECORD)
         close("succeeded")
 
 
 async def poll(store, engine):
-    await store.acquire(POLL)
+    await store.runs.acquire(POLL)
 
 
 async def cost(work, store, engine):
@@ -76,11 +82,11 @@ async def cost(work, store, engine):
 
 async def main():
     bare, engine = Bare(), EngineSpans()
-    watched = observed(Stores(bare, bare, bare, SystemClock(), Uuid7Ids())).engine
+    watched = observed(Stores(bare, bare, SystemClock(), Uuid7Ids(), bare))
     figures = {}
     step, idle = await cost(bare_step, bare, engine), await cost(poll, bare, engine)
     for name, carrier in (("no SDK", None), ("no SDK, traced start", TRACE)):
-        with engine.drain(DrainFacts("run", "w", 1, "host", carrier)):
+        with engine.execution(ExecutionFacts("run", "w", 1, "host", carrier)):
             figures[f"step, {name}"] = await cost(watched_step, watched, engine) - step
     figures["empty poll, no SDK"] = await cost(poll, watched, engine) - idle
 
@@ -90,7 +96,7 @@ async def main():
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SpanProcessor())
     trace.set_tracer_provider(provider)
-    with engine.drain(DrainFacts("run", "w", 1, "host", TRACE)):
+    with engine.execution(ExecutionFacts("run", "w", 1, "host", TRACE)):
         figures["step, SDK"] = await cost(watched_step, watched, engine) - step
     figures["empty poll, SDK"] = await cost(poll, watched, engine) - idle
     print(json.dumps(figures))

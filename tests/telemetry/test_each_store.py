@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
+from belay_core.clock import reading
 from belay_core.errors import AttemptStoreError, RunStoreError
 from belay_core.ids import RunId
-from belay_core.moments import reading
-from belay_core.outcomes.attempts import Finished, Inserted, Patched
-from belay_core.outcomes.runs import Activated, CancelRequested, FenceLost, Transitioned, Updated
 from belay_core.records.attempt import Attempt, AttemptId, AttemptPatch, FinishAttempt
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
+from belay_core.stores.attempts import Finished, Inserted, Patched
+from belay_core.stores.run_contract import Activated, CancelRequested, FenceLost, Transitioned, Updated
 from belay_core.telemetry import observed
 from belay_testing.spans import recorded_counters, recorded_spans
 

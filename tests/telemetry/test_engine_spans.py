@@ -10,11 +10,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
-from belay_core.outcomes.runs import Updated
+from belay_core.stores.run_contract import Updated
 from belay_core.telemetry import EngineSpans
 from belay_core.telemetry.instruments import instruments
-from belay_core.telemetry.watch import Watch
-from belay_core.workflows.middleware import DrainFacts, GateFacts, StartFacts, StepFacts
+from belay_core.telemetry.operation_span import OperationSpan
+from belay_core.workflows.middleware import ExecutionFacts, GateFacts, StartFacts, StepFacts
 from belay_testing.spans import recorded_spans, tree
 
 START = StartFacts("run-1", "newsletter")
@@ -22,8 +22,8 @@ ASKED = GateFacts("run-1", "newsletter", "editor", "editor#1")
 ANSWERED = GateFacts("run-1", "newsletter", "editor", "editor#1", "approved")
 
 
-def drain(trace_text: str | None, epoch: int = 1) -> DrainFacts:
-    return DrainFacts("run-1", "newsletter", epoch, "host-a", trace_text)
+def execution_facts(trace_text: str | None, epoch: int = 1) -> ExecutionFacts:
+    return ExecutionFacts("run-1", "newsletter", epoch, "host-a", trace_text)
 
 
 def step(name: str, attempt: int = 1) -> StepFacts:
@@ -46,13 +46,13 @@ def started(engine: EngineSpans) -> str | None:
         return text
 
 
-def killed(engine: EngineSpans, facts: DrainFacts, inside: str) -> None:
+def killed(engine: EngineSpans, facts: ExecutionFacts, inside: str) -> None:
     """A drain whose process dies inside a step: what had ended by then was sent, what was open never is."""
 
     def until_it_dies() -> None:
-        engine.drain(facts).__enter__()
+        engine.execution(facts).__enter__()
         engine.step(step(inside)).__enter__()
-        with Watch(instruments(), "belay.run_store.heartbeat") as seen:
+        with OperationSpan(instruments(), "belay.run_store.heartbeat") as seen:
             seen(Updated())
 
     contextvars.copy_context().run(until_it_dies)
@@ -60,13 +60,13 @@ def killed(engine: EngineSpans, facts: DrainFacts, inside: str) -> None:
 
 def test_a_run_is_one_trace_over_a_wait_and_a_crash(engine, spans):
     text = started(engine)
-    with engine.drain(drain(text, 1)) as close:
+    with engine.execution(execution_facts(text, 1)) as close:
         with engine.step(step("write")) as ended:
             ended("succeeded")
         engine.gate(ASKED)
         close("suspended")
-    killed(engine, drain(text, 2), "send")
-    with EngineSpans().drain(drain(text, 3)) as close:
+    killed(engine, execution_facts(text, 2), "send")
+    with EngineSpans().execution(execution_facts(text, 3)) as close:
         engine.gate(ANSWERED)
         with engine.step(step("send")) as ended:
             ended("failed")
@@ -77,13 +77,13 @@ def test_a_run_is_one_trace_over_a_wait_and_a_crash(engine, spans):
     assert tree(spans).splitlines() == [
         "start newsletter [success]",
         "  invoke_workflow newsletter [acquired]",
-        "    drain newsletter [suspended]",
+        "    execute newsletter [suspended]",
         "    step write [succeeded]",
         "    gate editor [asked]",
         "  invoke_workflow newsletter [acquired]",
         "    belay.run_store.heartbeat [updated]",
         "  invoke_workflow newsletter [acquired]",
-        "    drain newsletter [completed]",
+        "    execute newsletter [completed]",
         "    gate editor [approved]",
         "    step send [failed] !",
         "    step send [succeeded]",
@@ -115,10 +115,10 @@ def test_a_start_is_a_child_of_what_the_caller_does(engine, spans):
 
 
 def test_a_drain_is_named_for_people_and_for_viewers_of_agents(engine, spans):
-    with engine.drain(drain(None, 4)) as close:
+    with engine.execution(execution_facts(None, 4)) as close:
         close("completed")
     first, last = spans
-    assert (first.name, last.name) == ("invoke_workflow newsletter", "drain newsletter")
+    assert (first.name, last.name) == ("invoke_workflow newsletter", "execute newsletter")
     assert {first.kind, last.kind} == {SpanKind.INTERNAL}
     shared = {
         "belay.run.id": "run-1",
@@ -139,7 +139,7 @@ def test_a_drain_is_named_for_people_and_for_viewers_of_agents(engine, spans):
 
 
 def test_what_the_others_hang_on_is_sent_when_the_drain_begins(engine, spans):
-    with engine.drain(drain(started(engine))) as close:
+    with engine.execution(execution_facts(started(engine))) as close:
         assert [span.name for span in spans] == ["start newsletter", "invoke_workflow newsletter"]
         with engine.step(step("write")) as ended:
             ended("succeeded")
@@ -151,7 +151,7 @@ def test_what_the_others_hang_on_is_sent_when_the_drain_begins(engine, spans):
 
 
 def test_no_span_of_a_killed_owner_has_a_parent_that_never_came(engine, spans):
-    killed(engine, drain(started(engine)), "write")
+    killed(engine, execution_facts(started(engine)), "write")
     arrived = set()
     for span in spans:
         assert span.parent is None or span.parent.span_id in arrived
@@ -160,8 +160,8 @@ def test_no_span_of_a_killed_owner_has_a_parent_that_never_came(engine, spans):
 
 
 def test_a_store_operation_hangs_on_what_the_author_opened_inside_a_step(engine, spans):
-    with engine.drain(drain(None)), engine.step(step("write")) as ended:
-        with trace.get_tracer("author").start_as_current_span("author's"), Watch(instruments(), "belay.x"):
+    with engine.execution(execution_facts(None)), engine.step(step("write")) as ended:
+        with trace.get_tracer("author").start_as_current_span("author's"), OperationSpan(instruments(), "belay.x"):
             pass
         ended("succeeded")
     names = {span.context.span_id: span.name for span in spans}
@@ -169,7 +169,7 @@ def test_a_store_operation_hangs_on_what_the_author_opened_inside_a_step(engine,
 
 
 def test_an_author_may_write_on_the_current_span_of_a_body(engine, spans, caplog):
-    with engine.drain(drain(None)) as close:
+    with engine.execution(execution_facts(None)) as close:
         trace.get_current_span().set_attribute("mine", 1)
         close("completed")
     assert caplog.records == []
@@ -178,8 +178,8 @@ def test_an_author_may_write_on_the_current_span_of_a_body(engine, spans, caplog
 def test_linked_drains_are_traces_of_their_own(spans):
     engine = EngineSpans(linked=True)
     text = started(engine)
-    for facts in (drain(text, 1), drain(text, 2), drain(None, 3)):
-        with engine.drain(facts) as close, engine.step(step("write")) as ended:
+    for facts in (execution_facts(text, 1), execution_facts(text, 2), execution_facts(None, 3)):
+        with engine.execution(facts) as close, engine.step(step("write")) as ended:
             ended("succeeded")
             close("completed")
     begun = next(span for span in spans if span.name == "start newsletter")
@@ -227,16 +227,16 @@ def test_a_worker_inside_a_span_does_not_hang_its_runs_below_it(engine, spans):
     text = started(engine)
     with trace.get_tracer("main").start_as_current_span("main"):
         for carrier in (text, None):
-            with engine.drain(drain(carrier)) as close:
+            with engine.execution(execution_facts(carrier)) as close:
                 close("completed")
         assert trace.get_current_span().get_span_context().span_id != 0
     assert tree(spans).splitlines() == [
         "start newsletter [success]",
         "  invoke_workflow newsletter [acquired]",
-        "    drain newsletter [completed]",
+        "    execute newsletter [completed]",
         "main",
         "invoke_workflow newsletter [acquired]",
-        "  drain newsletter [completed]",
+        "  execute newsletter [completed]",
     ]
 
 
@@ -257,7 +257,7 @@ def test_a_worker_inside_a_span_does_not_hang_its_runs_below_it(engine, spans):
     ],
 )
 def test_a_damaged_carrier_costs_the_parent_and_nothing_else(engine, spans, damaged):
-    with engine.drain(drain(damaged)) as close:
+    with engine.execution(execution_facts(damaged)) as close:
         close("completed")
     first, last = spans
     assert first.parent is None
@@ -325,13 +325,13 @@ async def test_a_step_is_current_in_its_own_task_and_in_its_thread(engine, spans
             trace.get_tracer("author").start_span("in the task").end()
             close("succeeded")
 
-    with engine.drain(drain(None)) as close:
+    with engine.execution(execution_facts(None)) as close:
         async with asyncio.TaskGroup() as group:
             for name in ("a", "b"):
                 group.create_task(one(name))
         close("completed")
     lines = tree(spans).splitlines()
-    assert lines[:2] == ["invoke_workflow newsletter [acquired]", "  drain newsletter [completed]"]
+    assert lines[:2] == ["invoke_workflow newsletter [acquired]", "  execute newsletter [completed]"]
     assert sorted(lines[2:]) == sorted(
         line for name in ("a", "b") for line in (f"  step {name} [succeeded]", "    in a thread", "    in the task")
     )
@@ -345,7 +345,7 @@ def test_a_run_that_was_not_sampled_stays_so(spans):
     # The worker would sample everything by itself; the run's own decision goes before.
     parent_based = TracerProvider(shutdown_on_exit=False)
     engine = EngineSpans(parent_based)
-    with engine.drain(drain(text)) as close, engine.step(step("write")) as ended:
+    with engine.execution(execution_facts(text)) as close, engine.step(step("write")) as ended:
         assert not trace.get_current_span().get_span_context().trace_flags.sampled
         ended("succeeded")
         close("completed")
@@ -356,7 +356,7 @@ def test_without_an_sdk_there_is_no_carrier_and_no_current_span():
     engine = EngineSpans(trace.NoOpTracerProvider())
     with engine.start(START) as text:
         assert text is None
-    with engine.drain(drain(None)) as close, engine.step(step("write")) as ended:
+    with engine.execution(execution_facts(None)) as close, engine.step(step("write")) as ended:
         assert trace.get_current_span() is trace.INVALID_SPAN
         ended("succeeded")
         close("completed")

@@ -7,8 +7,8 @@ import textwrap
 
 from opentelemetry import trace
 
-from belay_core import commands
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.telemetry import EngineSpans, observed
 from belay_core.workflows.middleware import StartFacts
 from belay_testing.spans import recorded_counters, recorded_spans, tree
@@ -135,7 +135,7 @@ async def test_writes_that_wait_are_shown_while_they_do(belay_stores):
         async with belay_stores as stores:
             watched = observed(stores)
             starts = [commands.Start(RunId(f"run-{name}"), "flow", "1", "null") for name in "abc"]
-            starting = [asyncio.ensure_future(watched.engine.start(each)) for each in starts]
+            starting = [asyncio.ensure_future(watched.runs.start(each)) for each in starts]
             while stores.writer.queued < 3:
                 await asyncio.sleep(0)
             assert counted()["belay.db.queued_writes"] == 3

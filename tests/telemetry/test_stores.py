@@ -7,18 +7,16 @@ from dataclasses import replace
 import pytest
 from opentelemetry.trace import NoOpTracerProvider, StatusCode
 
-from belay_core.errors import AttemptStoreError, EngineStoreError, InvalidInput, RunStoreError
-from belay_core.outcomes.attempts import RunNotFound
-from belay_core.outcomes.engine import Renewed
-from belay_core.outcomes.runs import FenceLost
-from belay_core.stores.attempt_store import AttemptStore
-from belay_core.stores.engine_store import EngineStore
-from belay_core.stores.run_store import RunStore
+from belay_core.errors import ApprovalStoreError, AttemptStoreError, InvalidInput, RunStoreError
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptStore, RunNotFound
+from belay_core.stores.run_contract import FenceLost
+from belay_core.stores.runs import Renewed, RunStore
 from belay_core.telemetry import observed
 from belay_testing.cases import case
 
-SILENT = ("find_run", "running_owners")
-ERRORS = {"run": RunStoreError, "attempt": AttemptStoreError, "engine": EngineStoreError}
+SILENT = ("belay.run_store.find", "belay.run_store.running_owners")
+ERRORS = {"run": RunStoreError, "attempt": AttemptStoreError, "approval": ApprovalStoreError}
 
 
 def operations(protocol: type) -> set[str]:
@@ -29,7 +27,7 @@ def operations(protocol: type) -> set[str]:
 def test_every_operation_has_an_example(examples):
     expected = {
         f"belay.{store}_store.{operation}"
-        for store, protocol in (("run", RunStore), ("attempt", AttemptStore), ("engine", EngineStore))
+        for store, protocol in (("run", RunStore), ("attempt", AttemptStore), ("approval", ApprovalStore))
         for operation in operations(protocol)
     }
     assert set(examples) == expected
@@ -38,7 +36,7 @@ def test_every_operation_has_an_example(examples):
 async def test_the_store_behind_is_given_what_was_given_and_its_answer_comes_back(watched, example):
     assert await watched.do(example) is example.answer
     *read_for_the_span, (operation, given) = watched.behind.calls
-    assert [name for name, _ in read_for_the_span] == (["find_approval"] if example.operation == "decide" else [])
+    assert [name for name, _ in read_for_the_span] == (["find"] if example.operation == "decide" else [])
     assert operation == example.operation
     assert given[: len(example.given)] == example.given
     assert all(left_out is None for left_out in given[len(example.given) :])
@@ -47,7 +45,7 @@ async def test_the_store_behind_is_given_what_was_given_and_its_answer_comes_bac
 @case(94)
 async def test_the_span_says_whom_it_was_about_and_how_it_ended(watched, example):
     await watched.do(example)
-    if example.operation in SILENT:
+    if example.span in SILENT:
         assert watched.seen == []
     else:
         assert watched.seen == [(example.span, {**example.shown, "outcome": example.outcome})]
@@ -102,7 +100,7 @@ async def test_a_finish_into_a_state_that_is_no_end_keeps_its_identity(watched, 
 async def test_a_cancelled_operation_is_interrupted_and_no_defect(watched, example):
     with pytest.raises(asyncio.CancelledError):
         await watched.do(example, asyncio.CancelledError())
-    if example.operation in (*SILENT, "renew", "acquire", "wake"):
+    if example.span in SILENT or example.operation in ("renew", "acquire", "wake"):
         assert watched.seen == []
     else:
         [span] = watched.spans
@@ -121,17 +119,17 @@ async def test_another_exception_shows_nothing_of_its_text(watched, example, sec
 
 async def test_a_lost_fence_is_an_answer_and_no_defect(watched, examples):
     await watched.do(examples["belay.run_store.heartbeat"], FenceLost())
-    await watched.do(examples["belay.engine_store.settle"], FenceLost())
+    await watched.do(examples["belay.run_store.settle"], FenceLost())
     assert [span.attributes["outcome"] for span in watched.spans] == ["fence_lost", "fence_lost"]
     assert all(span.status.status_code is StatusCode.UNSET for span in watched.spans)
 
 
 async def test_who_cannot_be_told_which_run_asked_decides_all_the_same(watched, examples):
     async def gone(approval_id):
-        raise EngineStoreError("persistence_failed", "find_approval", "gone")
+        raise ApprovalStoreError("persistence_failed", "find", "gone")
 
-    watched.behind.find_approval = gone
-    decide = examples["belay.engine_store.decide"]
+    watched.behind.find = gone
+    decide = examples["belay.approval_store.decide"]
     assert await watched.do(decide) is decide.answer
     [span] = watched.spans
     assert span.attributes["outcome"] == "decided"
@@ -139,13 +137,13 @@ async def test_who_cannot_be_told_which_run_asked_decides_all_the_same(watched, 
 
 
 async def test_nothing_is_read_for_a_decision_that_nobody_traces(watched, examples):
-    watched.stores = observed(replace(watched.stores, engine=watched.behind), tracer_provider=NoOpTracerProvider())
-    await watched.do(examples["belay.engine_store.decide"])
+    watched.stores = observed(replace(watched.stores, approvals=watched.behind), tracer_provider=NoOpTracerProvider())
+    await watched.do(examples["belay.approval_store.decide"])
     assert [name for name, _ in watched.behind.calls] == ["decide"]
 
 
 async def test_leases_that_fared_differently_are_mixed(watched, examples):
-    renew = examples["belay.engine_store.renew"]
+    renew = examples["belay.run_store.renew"]
     await watched.do(renew, (Renewed(None, None), FenceLost()))
     await watched.do(renew, (RunNotFound(), RunNotFound()))
     assert [span.attributes["outcome"] for span in watched.spans] == ["mixed", "run_not_found"]
@@ -163,6 +161,6 @@ def test_stores_are_watched_once(watched):
     assert again == watched.stores
     assert again.runs is watched.stores.runs
     assert again.attempts is watched.stores.attempts
-    assert again.engine is watched.stores.engine
+    assert again.approvals is watched.stores.approvals
     assert again.clock is watched.stores.clock
-    assert again.wakes is watched.stores.wakes
+    assert again.notifier is watched.stores.notifier

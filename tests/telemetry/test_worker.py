@@ -82,42 +82,42 @@ async def test_a_run_is_one_tree_from_its_start_to_its_end():
             worker = Worker(stores, [letter], background=False)
             client = Client(stores, approver="editor@example.org")
             run = await client.start(letter, "news")
-            assert await worker.host.take() == 1
-            await worker.host.finish_all()
+            assert await worker.dispatcher.take() == 1
+            await worker.dispatcher.finish_all()
             await client.approve(run)
-            assert await worker.host.take() == 1
-            await worker.host.finish_all()
+            assert await worker.dispatcher.take() == 1
+            await worker.dispatcher.finish_all()
             assert await run.result() == "NEWS!"
-            assert await worker.host.take() == 0
+            assert await worker.dispatcher.take() == 0
             await worker.leave()
     [start] = [span for span in spans if span.name == "start letter"]
     assert tree(span for span in spans if trace_of(span) == trace_of(start)).splitlines() == [
         "start letter [success]",
-        "  belay.engine_store.start [started]",
+        "  belay.run_store.start [started]",
         "  invoke_workflow letter [acquired]",
-        "    drain letter [suspended]",
+        "    execute letter [suspended]",
         "    step write [succeeded]",
-        "    belay.engine_store.record [recorded]",
-        "    belay.engine_store.ask [inserted]",
+        "    belay.attempt_store.record [recorded]",
+        "    belay.approval_store.ask [inserted]",
         "    gate editor [asked]",
-        "    belay.engine_store.park [parked]",
+        "    belay.run_store.park [run_parked]",
         "  invoke_workflow letter [acquired]",
-        "    drain letter [completed]",
-        "    belay.engine_store.record [recorded]",
+        "    execute letter [completed]",
+        "    belay.attempt_store.record [recorded]",
         "    gate editor [approved]",
         "    step send [succeeded]",
-        "    belay.engine_store.record [recorded]",
-        "    belay.engine_store.record [recorded]",
-        "    belay.engine_store.settle [settled]",
+        "    belay.attempt_store.record [recorded]",
+        "    belay.attempt_store.record [recorded]",
+        "    belay.run_store.settle [settled]",
     ]
-    [decision] = [span for span in spans if span.name == "belay.engine_store.decide"]
+    [decision] = [span for span in spans if span.name == "belay.approval_store.decide"]
     assert trace_of(decision) != trace_of(start)
     assert start.context is not None
     assert [link.context.span_id for link in decision.links] == [start.context.span_id]
     assert counted() == {
         "belay.run.claims{op=acquire,outcome=acquired}": 2,
         "belay.run.throughput": 1,
-        "belay.run.transitions{outcome=parked,to=suspended}": 1,
+        "belay.run.transitions{outcome=run_parked,to=suspended}": 1,
         "belay.run.transitions{outcome=settled,to=completed}": 1,
     }
 
@@ -137,15 +137,15 @@ async def test_a_run_whose_worker_was_killed_goes_on_in_its_trace(tmp_path):
             async with Worker(stores, [short]):
                 assert await run.result() == "NEWS"
     [start] = [span for span in spans if span.name == "start short"]
-    assert [line for line in tree(spans).splitlines() if "engine_store" not in line] == [
+    assert [line for line in tree(spans).splitlines() if "_store." not in line] == [
         "start short [success]",
         "  invoke_workflow short [acquired]",
-        "    drain short [completed]",
+        "    execute short [completed]",
         "    step write [succeeded]",
     ]
-    [drain] = [span for span in spans if span.name == "drain short"]
-    assert trace_of(drain) == trace_of(start)
-    assert dict(drain.attributes or {})["belay.epoch"] == 2
+    [run_ready] = [span for span in spans if span.name == "execute short"]
+    assert trace_of(run_ready) == trace_of(start)
+    assert dict(run_ready.attributes or {})["belay.epoch"] == 2
 
 
 KILLED_AND_TRACED = """
@@ -223,9 +223,9 @@ async def test_what_a_killed_worker_had_sent_hangs_in_the_tree(tmp_path):
     found = reading.paths(whole)
     # Two owners, one of which said how it ended. The first had finished a step, and begun another.
     assert found[first] == 2
-    assert found[(*first, "drain paid [suspended]")] == 1
+    assert found[(*first, "execute paid [suspended]")] == 1
     assert found[(*first, "step write [succeeded]")] == 1
-    assert found[(*first, "belay.engine_store.record [recorded]")] == 3
+    assert found[(*first, "belay.attempt_store.record [recorded]")] == 3
 
 
 async def test_a_failure_is_marked_and_its_text_is_kept_out():
@@ -233,14 +233,14 @@ async def test_a_failure_is_marked_and_its_text_is_kept_out():
         async with open_sqlite(":memory:") as stores:
             worker = Worker(stores, [failing], background=False)
             await Client(stores).start(failing)
-            await worker.host.take()
-            await worker.host.finish_all()
+            await worker.dispatcher.take()
+            await worker.dispatcher.finish_all()
             await worker.leave()
-    lines = [line for line in tree(spans).splitlines() if "engine_store" not in line]
+    lines = [line for line in tree(spans).splitlines() if "_store." not in line]
     assert lines == [
         "start failing [success]",
         "  invoke_workflow failing [acquired]",
-        "    drain failing [failed] !",
+        "    execute failing [failed] !",
         "    step fails [failed] !",
     ]
     assert not any("4711-is-a-secret" in span.to_json() for span in spans)

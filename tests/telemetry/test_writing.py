@@ -17,7 +17,7 @@ OVER, RETRIES = "belay.run.throughput", "belay.db.write_retries"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr("belay_drivers.sql.database.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("belay_drivers.sql.connection.database.FIRST_PAUSE", 0.001)
 
 
 class Unhappy(Exception):

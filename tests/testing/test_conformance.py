@@ -28,7 +28,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 SUITE = """
 import pytest
-from belay_core.outcomes.runs import CancelRequested, NotFound
+from belay_core.stores.run_contract import CancelRequested, NotFound
 from belay_testing.conformance import Gap, Harness
 from belay_testing.conformance.chapter import Chapter
 from tests.drivers.dictionary import open_dictionary
@@ -37,7 +37,7 @@ from functools import partial
 
 
 class Short(Chapter):
-    answering = frozenset({"attempts"})
+    answering = frozenset({"attempts:contract"})
 
     async def test_one(self, runs):
         assert await runs.request_cancel("nowhere", 0) == NotFound()
@@ -143,7 +143,7 @@ def test_the_answers_of_a_store_are_those_of_its_unions():
     assert {kind for operation, kind in possible("attempts") if operation == "attempts.put"} == {
         *("Inserted", "Upserted", "ExistingSame", "Conflict", "FenceLost", "RunNotFound"),
     }
-    assert ("engine.acquire", "Acquired") in possible("engine")
+    assert ("runs.acquire", "Acquired") in possible("runs:engine")
     assert {kind for operation, kind in possible("waiting") if operation == "waiting.wake"} == {
         *("Woken", "NotWaiting", "NotFound"),
     }

@@ -1,17 +1,17 @@
-"""``FaultStore``: each fault does what its name says, on every kind of store, by one mechanism."""
+"""``FaultStores``: each fault does what its name says, on every kind of store, by one mechanism."""
 
 import asyncio
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from belay_core import commands
-from belay_core.errors import AttemptStoreError, EngineStoreError, RunStoreError
+from belay_core.errors import AttemptStoreError, RunStoreError
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_core.records.attempt import AttemptStoreOptions
 from belay_testing.clock import ManualClock
 from belay_testing.faults import (
-    FaultStore,
+    FaultStores,
     delay,
     error_after,
     error_before,
@@ -20,7 +20,6 @@ from belay_testing.faults import (
     kill_before,
     late,
     meanwhile,
-    over,
 )
 
 RUN = RunId("run-1")
@@ -37,45 +36,45 @@ async def stores(belay_stores):
 
 
 async def is_there(stores, name="run-1"):
-    return await stores.engine.find_run(RunId(name)) is not None
+    return await stores.runs.find(RunId(name)) is not None
 
 
 @pytest.mark.parametrize(("fault", "executed"), [(error_before(), False), (error_after(), True)])
 async def test_an_error_comes_before_the_call_or_instead_of_its_reply(stores, fault, executed):
-    store = FaultStore(stores.engine, at=2, fault=fault)
-    await store.store.start(start("first"))
-    with pytest.raises(EngineStoreError, match=r"persistence_failed: EngineStore.start"):
-        await store.store.start(start())
+    store = FaultStores(stores, at=2, fault=fault)
+    await store.stores.runs.start(start("first"))
+    with pytest.raises(RunStoreError, match=r"persistence_failed: RunStore.start"):
+        await store.stores.runs.start(start())
     assert (store.struck, store.calls) == (True, ["start", "start"])
     assert await is_there(stores) is executed
-    await store.store.start(start())
+    await store.stores.runs.start(start())
     assert await is_there(stores)
 
 
 @pytest.mark.parametrize(("fault", "executed"), [(kill_before(), False), (kill_after(), True)])
 async def test_a_process_that_is_gone_sends_and_hears_nothing_more(stores, fault, executed):
-    store = FaultStore(stores.engine, at=1, fault=fault)
-    with pytest.raises(EngineStoreError):
-        await store.store.start(start())
+    store = FaultStores(stores, at=1, fault=fault)
+    with pytest.raises(RunStoreError):
+        await store.stores.runs.start(start())
     assert (store.gone, await is_there(stores)) == (True, executed)
-    with pytest.raises(EngineStoreError):
-        await store.store.start(start("later"))
+    with pytest.raises(RunStoreError):
+        await store.stores.runs.start(start("later"))
     assert not await is_there(stores, "later")
 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_call_that_hangs_ends_when_it_is_cancelled(stores, before):
-    store = FaultStore(stores.engine, at=1, fault=hang(before=before))
+    store = FaultStores(stores, at=1, fault=hang(before=before))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(store.store.start(start()), 0.05)
+        await asyncio.wait_for(store.stores.runs.start(start()), 0.05)
     assert await is_there(stores) is not before
 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_call_that_is_delayed_is_answered_later(stores, before):
     clock = ManualClock()
-    store = FaultStore(stores.engine, at=1, fault=delay(clock, 3, before=before))
-    call = asyncio.ensure_future(store.store.start(start()))
+    store = FaultStores(stores, at=1, fault=delay(clock, 3, before=before))
+    call = asyncio.ensure_future(store.stores.runs.start(start()))
     while clock.next_due() is None:
         await asyncio.sleep(0)
     assert (call.done(), await is_there(stores)) == (False, not before)
@@ -86,11 +85,11 @@ async def test_a_call_that_is_delayed_is_answered_later(stores, before):
 
 async def test_a_late_call_lands_after_its_caller_has_moved_on(stores):
     clock = ManualClock()
-    store = FaultStore(stores.engine, at=1, fault=late(clock, 3))
-    with pytest.raises(EngineStoreError):
-        await store.store.start(start())
+    store = FaultStores(stores, at=1, fault=late(clock, 3))
+    with pytest.raises(RunStoreError):
+        await store.stores.runs.start(start())
     assert not await is_there(stores)
-    await store.store.start(start("after"))
+    await store.stores.runs.start(start("after"))
     clock.advance(3_000)
     await store.landed()
     assert await is_there(stores)
@@ -103,53 +102,53 @@ async def test_somebody_comes_between(stores):
         seen.append(await is_there(stores))
 
     for at, before in enumerate([True, False], start=1):
-        store = FaultStore(stores.engine, at=1, fault=meanwhile("look", look, before=before))
-        await store.store.start(start(f"run-{at}"))
+        store = FaultStores(stores, at=1, fault=meanwhile("look", look, before=before))
+        await store.stores.runs.start(start(f"run-{at}"))
     assert seen == [False, True]
 
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_only_the_methods_that_are_named_are_counted(stores, times):
-    store = FaultStore(stores.engine, of={"start", "cancel"}, at=2, times=times, fault=error_before())
-    await store.store.start(start())
-    await store.store.find_run(RUN)
+    store = FaultStores(stores, of={"start", "cancel"}, at=2, times=times, fault=error_before())
+    await store.stores.runs.start(start())
+    await store.stores.runs.find(RUN)
     failed = 0
     for _ in range(3):
         try:
-            await store.store.cancel(commands.Cancel(RUN))
-        except EngineStoreError:
+            await store.stores.runs.cancel(commands.Cancel(RUN))
+        except RunStoreError:
             failed += 1
     assert failed == times
 
 
 async def test_the_contracts_stores_meet_the_same_faults(stores, belay_ids):
-    runs = FaultStore(stores.runs, at=1, fault=error_after())
+    runs = FaultStores(stores, at=1, fault=error_after())
     with pytest.raises(RunStoreError, match=r"persistence_failed: RunStore.create"):
-        await runs.store.create(RUN, "{}")
+        await runs.stores.runs.create(RUN, "{}")
     assert (await stores.runs.get(RUN)).run_id == RUN
-    attempts = FaultStore(stores.attempts, at=1, fault=error_before())
-    made = attempts.store.make_with(AttemptStoreOptions(put_mode="upsert"))
+    attempts = FaultStores(stores, at=1, fault=error_before())
+    made: Any = attempts.stores.attempts.make_with(AttemptStoreOptions(put_mode="upsert"))
     with pytest.raises(AttemptStoreError, match=r"persistence_failed: AttemptStore.get"):
         await made.get(None)
     assert attempts.calls == ["get"]
 
 
 async def test_all_stores_of_a_bundle_stand_behind_one_count(stores):
-    faulty = FaultStore(stores.engine, at=3, fault=kill_before())
-    behind = over(replace(stores), faulty)
-    await behind.engine.start(start())
+    faulty = FaultStores(stores, at=3, fault=kill_before())
+    behind = faulty.stores
+    await behind.runs.start(start())
     await behind.runs.create(RunId("other"), "{}")
     with pytest.raises(RunStoreError):
         await behind.runs.get(RUN)
-    with pytest.raises(EngineStoreError):
-        await behind.engine.find_run(RUN)
+    with pytest.raises(RunStoreError):
+        await behind.runs.find(RUN)
     assert faulty.calls == ["start", "create", "get"]
 
 
 async def test_one_may_stand_before_another(stores):
-    first = FaultStore(stores.engine, at=1, fault=error_after())
-    second = FaultStore(first.store, at=2, fault=error_after())
+    first = FaultStores(stores, at=1, fault=error_after())
+    second = FaultStores(first.stores, at=2, fault=error_after())
     for _ in range(2):
-        with pytest.raises(EngineStoreError):
-            await second.store.start(start())
+        with pytest.raises(RunStoreError):
+            await second.stores.runs.start(start())
     assert (first.calls, second.calls) == (["start"] * 2, ["start"] * 2)

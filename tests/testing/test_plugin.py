@@ -35,11 +35,11 @@ def test_each(belay_each_store, time, request):
 
 
 MARK
-async def test_in_the_own_loop_of_a_test(belay_stores, belay_clock, belay_ids, belay_chance):
+async def test_in_the_own_loop_of_a_test(belay_stores, belay_clock, belay_ids, belay_jitter):
     async with belay_stores as stores:
         assert stores.clock.now() == belay_clock.now()
         await stores.runs.create(belay_ids.new(), "{}")
-    assert 0 <= belay_chance.draw() < 1
+    assert 0 <= belay_jitter.draw() < 1
 """
 
 

@@ -9,14 +9,14 @@ import asyncpg
 import pytest
 
 import belay_drivers.postgres as driver
-from belay_drivers.postgres import opening
+from belay_drivers.postgres import open as driver_open
 from belay_drivers.postgres.roles import WORKER, grants
 
 HARMFUL = {"loosen", "place", "raw", "tamper"}
 """Fixtures of tests that change the schema, or what nobody may change."""
 
-open_as_owner = opening.open_postgres
-migrate_as_owner = opening.migrate_postgres
+open_as_owner = driver_open.open_postgres
+migrate_as_owner = driver_open.migrate_postgres
 
 
 def as_role(url: str, role: str = WORKER) -> str:
@@ -66,5 +66,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: "list[pytest.Ite
 
 
 def pytest_configure() -> None:
-    driver.open_postgres = opening.open_postgres = open_as_worker
-    driver.migrate_postgres = opening.migrate_postgres = migrate_and_give
+    driver.open_postgres = driver_open.open_postgres = open_as_worker
+    driver.migrate_postgres = driver_open.migrate_postgres = migrate_and_give

@@ -7,9 +7,9 @@ import os
 from urllib.parse import urlsplit, urlunsplit
 
 import belay_drivers.postgres as driver
-from belay_drivers.postgres import opening
+from belay_drivers.postgres import open as driver_open
 
-open_straight = opening.open_postgres
+open_straight = driver_open.open_postgres
 
 
 def open_pooled(url, **given):
@@ -20,4 +20,4 @@ def open_pooled(url, **given):
 
 
 def pytest_configure() -> None:
-    driver.open_postgres = opening.open_postgres = open_pooled
+    driver.open_postgres = driver_open.open_postgres = open_pooled

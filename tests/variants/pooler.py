@@ -28,7 +28,7 @@ UNFIT = (
     # Says in the URL what it is opened with, over which this puts a word of its own.
     "tests/drivers/test_opening.py::test_a_pooler_is_one_by_transaction",
     # Opens stores beside the pooler, and none behind it listens.
-    "tests/drivers/test_listening.py",
+    "tests/drivers/test_notifications.py",
     # Looks for a word in what is sent, which the settings of a transaction have in them.
     "tests/drivers/test_conformance.py::TestPostgres::test_a_request_costs_the_same_whatever_the_length_of_the_lineage",
 )

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from belay_core import Context, Worker, commands, open_stores, step, workflow
+from belay_core import Context, Worker, open_stores, step, workflow
 from belay_core.ids import RunId
+from belay_core.records import commands
 from belay_drivers.postgres import migrate_postgres, open_postgres
 from tests.variants.pooled import open_straight
 
@@ -55,7 +56,7 @@ async def test_workers_and_clients_share_a_few_servers_without_an_error(belay_po
 
 async def test_nothing_of_a_session_stays_at_the_server(belay_postgres):
     async with open_postgres(pooled(belay_postgres.url)) as stores:
-        await stores.engine.start(commands.Start(RunId("r"), "w", "1", "1"))
+        await stores.runs.start(commands.Start(RunId("r"), "w", "1", "1"))
         database = stores.runs._database  # type: ignore[attr-defined]
         settings = ("statement_timeout", "jit", "jit_above_cost", "enable_bitmapscan")
 
@@ -85,5 +86,5 @@ async def test_migrating_goes_through_too(belay_postgres_server, belay_postgres_
     applied = await asyncio.gather(*(migrate_postgres(url) for _ in range(6)))
     assert sorted(map(len, applied))[:-1] == [0] * 5
     async with open_stores(url) as stores:
-        assert await stores.engine.find_run(RunId("nobody")) is None
+        assert await stores.runs.find(RunId("nobody")) is None
     belay_postgres_server.drop_database(name)

@@ -25,32 +25,32 @@ PATIENCE = 60.0
 FIRST, KILLED = "start {} [success]", "invoke_workflow {} [acquired]"
 LETTER: dict[reading.Path, int] = {
     (): 1,
-    ("belay.engine_store.start [started]",): 1,
+    ("belay.run_store.start [started]",): 1,
     # The worker that was killed, the one that took over and asked, the one that went on with the answer.
     (KILLED,): 3,
     (KILLED, "step write [succeeded]"): 1,
     (KILLED, "step translate [succeeded]"): 1,
-    (KILLED, "belay.engine_store.record [recorded]"): 5,
-    (KILLED, "belay.engine_store.ask [inserted]"): 1,
+    (KILLED, "belay.attempt_store.record [recorded]"): 5,
+    (KILLED, "belay.approval_store.ask [inserted]"): 1,
     (KILLED, "gate editor [asked]"): 1,
-    (KILLED, "belay.engine_store.park [parked]"): 1,
-    (KILLED, "drain letter [suspended]"): 1,
+    (KILLED, "belay.run_store.park [parked]"): 1,
+    (KILLED, "execute letter [suspended]"): 1,
     (KILLED, "gate editor [approved]"): 1,
     (KILLED, "step send [succeeded]"): 1,
-    (KILLED, "belay.engine_store.settle [settled]"): 1,
-    (KILLED, "drain letter [completed]"): 1,
+    (KILLED, "belay.run_store.settle [settled]"): 1,
+    (KILLED, "execute letter [completed]"): 1,
 }
 PAYMENT: dict[reading.Path, int] = {
     (): 1,
-    ("belay.engine_store.start [started]",): 1,
+    ("belay.run_store.start [started]",): 1,
     # Killed inside a step that may not be done twice; taken over and parked; resumed once an operator had spoken.
     (KILLED,): 3,
-    (KILLED, "belay.engine_store.record [recorded]"): 4,
-    (KILLED, "belay.engine_store.park [parked]"): 1,
-    (KILLED, "drain payment [suspended]"): 1,
+    (KILLED, "belay.attempt_store.record [recorded]"): 4,
+    (KILLED, "belay.run_store.park [parked]"): 1,
+    (KILLED, "execute payment [suspended]"): 1,
     (KILLED, "step confirm [succeeded]"): 1,
-    (KILLED, "belay.engine_store.settle [settled]"): 1,
-    (KILLED, "drain payment [completed]"): 1,
+    (KILLED, "belay.run_store.settle [settled]"): 1,
+    (KILLED, "execute payment [completed]"): 1,
 }
 SHAPES = {"letter": LETTER, "payment": PAYMENT}
 
@@ -95,7 +95,7 @@ class Scene:
             assert await asyncio.to_thread(killed.stdout.readline) == b"inside\n"
         # What it has done by now is in the viewer; what it is doing never will be.
         await until(lambda: len(self._shown("step write")) == LETTERS)
-        await until(lambda: len(self._shown("belay.engine_store.record")) == LETTERS + PAYMENTS)
+        await until(lambda: len(self._shown("belay.attempt_store.record")) == LETTERS + PAYMENTS)
         killed.kill()
         killed.wait()
 
@@ -161,11 +161,11 @@ def judged(shown: list[dict[str, Any]], runs: dict[str, str]) -> tuple[dict[str,
         "orphans": len(reading.orphans(spans)),
         "owners": sum(each.name.startswith("invoke_workflow ") for each in spans),
         "killed": sum(each.name.startswith("invoke_workflow ") for each in spans)
-        - sum(each.name.startswith("drain ") for each in spans),
+        - sum(each.name.startswith("execute ") for each in spans),
         "steps": sum(each.name.startswith("step ") for each in spans),
         "gates": sum(each.name.startswith("gate ") for each in spans),
         "store_operations": sum(each.name.startswith("belay.") for each in spans),
-        "decisions": sum(each.parent_id is None for each in spans if each.name == "belay.engine_store.decide"),
+        "decisions": sum(each.parent_id is None for each in spans if each.name == "belay.approval_store.decide"),
         "secrets": reading.telling(shown, program.SECRET),
     }
     wanted = {

@@ -14,7 +14,7 @@ def span(span_id: str, parent_id: str | None, name: str, outcome: str, **attribu
 
 WHOLE = [
     span("1", None, "start letter", "success", **{"belay.run.id": RUN}),
-    span("2", "1", "belay.engine_store.start", "started", run_id=RUN),
+    span("2", "1", "belay.run_store.start", "started", run_id=RUN),
     span("3", "1", "invoke_workflow letter", "acquired", **{"belay.run.id": RUN, "belay.epoch": 1}),
     span("4", "3", "step write", "succeeded", **{"belay.run.id": RUN}),
 ]
@@ -45,8 +45,8 @@ def test_a_stretch_in_a_trace_of_its_own_is_a_second_root():
 
 
 def test_a_span_about_another_run_is_a_stranger():
-    other = span("5", "3", "belay.engine_store.park", "parked", run_id="run-2")
-    silent = span("6", "3", "belay.engine_store.park", "failure")
+    other = span("5", "3", "belay.run_store.park", "parked", run_id="run-2")
+    silent = span("6", "3", "belay.run_store.park", "failure")
     assert reading.strangers([*WHOLE, other, silent], RUN) == [other, silent]
 
 
@@ -74,6 +74,6 @@ def test_a_tree_that_lacks_a_span_or_has_one_too_many_is_named():
     figures, faults = check.judged(shown, {RUN: "letter"})
     assert (figures["trees"], figures["orphans"], figures["steps"]) == (1, 0, 2)
     assert any("too many" in fault and "step write" in fault for fault in faults)
-    assert any("too few" in fault and "drain letter [completed]" in fault for fault in faults)
+    assert any("too few" in fault and "execute letter [completed]" in fault for fault in faults)
     assert "letter: its owners were [1]" in faults
     assert "decisions is 0, not 4" in faults

@@ -5,10 +5,10 @@ from functools import partial
 import click
 
 from belay_core.cli import options
-from belay_core.cli.asking import show_asked
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, say
+from belay_core.cli.approval_text import show_asked
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, say
 from belay_core.errors import InvalidInput
 
 _MOST: int = 1_000
@@ -29,7 +29,7 @@ def approvals(*, run: str | None, limit: int, database: str | None, as_json: boo
     return with_client(database, partial(_listed, run=run, limit=limit, as_json=as_json))
 
 
-async def _listed(session: Session, *, run: str | None, limit: int, as_json: bool) -> int:
+async def _listed(session: CommandSession, *, run: str | None, limit: int, as_json: bool) -> int:
     from belay_core.cli.documents import approval_document
 
     if run is not None:

@@ -6,14 +6,14 @@ from typing import assert_never
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE, REFUSED
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE, REFUSED
 from belay_core.cli.identity import who
-from belay_core.cli.printing import complain, emit, say
-from belay_core.cli.wording import moment
+from belay_core.cli.output import complain, emit, say
+from belay_core.cli.time_text import moment
 from belay_core.errors import RunNotFoundError
-from belay_core.outcomes.runs import AlreadyRequested, CancelRequested, NotFound, Terminal
 from belay_core.records.run import RunStatus
+from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, NotFound, Terminal
 
 
 @click.command()
@@ -29,7 +29,7 @@ def cancel(*, run: str, by: str | None, database: str | None, as_json: bool) -> 
     return with_client(database, partial(_asked, run=run, by=who(by), as_json=as_json))
 
 
-async def _asked(session: Session, *, run: str, by: str, as_json: bool) -> int:
+async def _asked(session: CommandSession, *, run: str, by: str, as_json: bool) -> int:
     answer = await session.client.cancel(run, by=by)
     match answer:
         case CancelRequested(requested_at_ms=at_ms):

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import click
 
 from belay_core.cli import options
-from belay_core.cli.asking import show_asked
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE, REFUSED
-from belay_core.cli.given import stored_text
+from belay_core.cli.approval_text import show_asked
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE, REFUSED
 from belay_core.cli.identity import who
-from belay_core.cli.printing import ask, complain, emit, may_ask, say
-from belay_core.cli.wording import moment
+from belay_core.cli.json_input import stored_text
+from belay_core.cli.output import ask, complain, emit, may_ask, say
+from belay_core.cli.time_text import moment
 from belay_core.errors import InvalidInput
-from belay_core.outcomes.engine import AlreadyDecided, Decided, NoSuchApproval, SubjectChanged, TooLate
 from belay_core.records.attempt import JsonValue
+from belay_core.stores.approvals import AlreadyDecided, Decided, NoSuchApproval, SubjectChanged, TooLate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from belay_core.outcomes.engine import DecideOutcome
     from belay_core.records.workflow_run import ApprovalRecord
+    from belay_core.stores.approvals import DecideOutcome
 
 _AT_GATE = [
     options.run,
@@ -81,7 +81,7 @@ def reject(*, by: str | None, database: str | None, **typed: str | bool | None) 
     return with_client(database, partial(_decide, wish=wish))
 
 
-async def _decide(session: Session, *, wish: _Wish) -> int:
+async def _decide(session: CommandSession, *, wish: _Wish) -> int:
     asked = await _asked(session, wish)
     if asked is None:
         return _tell(NoSuchApproval(), wish, None)
@@ -101,7 +101,7 @@ async def _decide(session: Session, *, wish: _Wish) -> int:
     return _tell(answer, wish, asked)
 
 
-async def _asked(session: Session, wish: _Wish) -> "ApprovalRecord | None":
+async def _asked(session: CommandSession, wish: _Wish) -> "ApprovalRecord | None":
     """The asking that is meant: the one that is open, else the last that was; its answer says how it ended."""
     meant = [
         each

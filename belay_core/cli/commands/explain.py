@@ -5,10 +5,10 @@ from functools import partial
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, facts, say
-from belay_core.cli.wording import moment_and_age
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, facts, say
+from belay_core.cli.time_text import moment_and_age
 
 
 @click.command()
@@ -20,7 +20,7 @@ def explain(*, run: str, database: str | None, as_json: bool) -> int:
     return with_client(database, partial(_explained, run=run, as_json=as_json))
 
 
-async def _explained(session: Session, *, run: str, as_json: bool) -> int:
+async def _explained(session: CommandSession, *, run: str, as_json: bool) -> int:
     from belay_core.cli.documents import explanation_document
 
     found = await session.client.explain(run)

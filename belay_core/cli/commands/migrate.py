@@ -5,10 +5,10 @@ import asyncio
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import admitted, require_file, told_plainly
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, say
-from belay_core.stores.opening import find_migrations
+from belay_core.cli.database import admitted, plain_errors, require_file
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, say
+from belay_core.stores.drivers import find_migrations
 
 
 @click.command()
@@ -43,22 +43,22 @@ def migrate(*, sql: bool, since: int | None, check: bool, roles: bool, database:
 
 
 async def _script(url: str, since: int) -> str:
-    async with told_plainly(url):
+    async with plain_errors(url):
         return find_migrations(url).sql(since)
 
 
 async def _roles(url: str) -> str:
-    async with told_plainly(url):
+    async with plain_errors(url):
         return find_migrations(url).roles()
 
 
 async def _checked(url: str) -> None:
-    async with told_plainly(url):
+    async with plain_errors(url):
         await find_migrations(url).check(url)
 
 
 async def _applied(url: str) -> list[tuple[int, str]]:
-    async with told_plainly(url):
+    async with plain_errors(url):
         return await find_migrations(url).migrate(url)
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE
-from belay_core.cli.given import stored_text
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE
 from belay_core.cli.identity import who
-from belay_core.cli.printing import emit, say
-from belay_core.cli.wording import moment
+from belay_core.cli.json_input import stored_text
+from belay_core.cli.output import emit, say
+from belay_core.cli.time_text import moment
 from belay_core.errors import InvalidInput, InvalidTransitionError
 
 if TYPE_CHECKING:
-    from belay_core.commands import Resolution
+    from belay_core.records.commands import Resolution
     from belay_core.records.step_record import StepRecord
 
 
@@ -59,7 +59,7 @@ def resolve(
 
 
 def _word(happened: str | None, *, retry: bool, give_up: bool) -> _Word:
-    from belay_core.commands import GiveUp, Happened, Retry
+    from belay_core.records.commands import GiveUp, Happened, Retry
 
     if [happened is not None, retry, give_up].count(True) != 1:
         raise InvalidInput("resolution", "must be exactly one of --happened JSON, --retry and --give-up")
@@ -70,7 +70,7 @@ def _word(happened: str | None, *, retry: bool, give_up: bool) -> _Word:
     return _Word(GiveUp(), "give_up", "is given up")
 
 
-async def _resolved(session: Session, *, run: str, step: str | None, word: _Word, by: str, as_json: bool) -> int:
+async def _resolved(session: CommandSession, *, run: str, step: str | None, word: _Word, by: str, as_json: bool) -> int:
     about = step or await _orphan(session, run, word)
     answer = await session.client.resolve(run, word.resolution, by=by, step_key=about)
     at = moment(answer.resolved_at_ms)
@@ -82,7 +82,7 @@ async def _resolved(session: Session, *, run: str, step: str | None, word: _Word
     return DONE
 
 
-async def _orphan(session: Session, run: str, word: _Word) -> str | None:
+async def _orphan(session: CommandSession, run: str, word: _Word) -> str | None:
     """The key of the one step that waits for a word; None where the run as a whole does."""
     history = await session.client.history(run)
     latest = {each.step_key: each for each in history.attempts}

@@ -5,10 +5,10 @@ from functools import partial
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, say, table
-from belay_core.cli.wording import age
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, say, table
+from belay_core.cli.time_text import age
 
 
 @click.command()
@@ -27,9 +27,9 @@ def runs(*, database: str | None, as_json: bool, **wanted: str | int | None) -> 
     return with_client(database, partial(_listed, wanted=wanted, as_json=as_json))
 
 
-async def _listed(session: Session, *, wanted: dict[str, str | int | None], as_json: bool) -> int:
+async def _listed(session: CommandSession, *, wanted: dict[str, str | int | None], as_json: bool) -> int:
     from belay_core.cli.documents import run_document
-    from belay_core.client.explaining import shown_state
+    from belay_core.client.explanation import shown_state
 
     if isinstance(last := wanted["before"], str):
         # The page after a run that does not exist would be empty, as if it were the last one.

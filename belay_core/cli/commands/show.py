@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, facts, say, table
-from belay_core.cli.wording import duration, moment, moment_and_age
-from belay_core.moments import Millis
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, facts, say, table
+from belay_core.cli.time_text import duration, moment, moment_and_age
+from belay_core.clock import Millis
 
 if TYPE_CHECKING:
     from belay_core.records.step_record import StepRecord
-    from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, RunRecord
+    from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, WorkflowRun
 
 _MOST: Final = 2_000
 """Characters of a payload that are shown; what is left out is counted."""
@@ -32,7 +32,7 @@ def show(*, run: str, database: str | None, as_json: bool) -> int:
     return with_client(database, partial(_shown, run=run, as_json=as_json))
 
 
-async def _shown(session: Session, *, run: str, as_json: bool) -> int:
+async def _shown(session: CommandSession, *, run: str, as_json: bool) -> int:
     from belay_core.cli.documents import history_document
 
     history = await session.client.history(run)
@@ -48,8 +48,8 @@ async def _shown(session: Session, *, run: str, as_json: bool) -> int:
     return DONE
 
 
-def _run(run: "RunRecord", now_ms: Millis) -> None:
-    from belay_core.client.explaining import shown_state
+def _run(run: "WorkflowRun", now_ms: Millis) -> None:
+    from belay_core.client.explanation import shown_state
 
     owner = None if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
     facts(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import Session, with_client
-from belay_core.cli.failing import DONE, REFUSED
-from belay_core.cli.printing import complain, emit, say
+from belay_core.cli.database import CommandSession, with_client
+from belay_core.cli.error_report import DONE, REFUSED
+from belay_core.cli.output import complain, emit, say
 from belay_core.errors import InvalidInput, RunCancelled, RunFailed
 from belay_core.records.attempt import JsonValue
 
@@ -49,7 +49,7 @@ def start(  # noqa: PLR0913  (each is an option of the command)
     so, the run is kept, and a worker executes it.
     """
     from belay_core.cli.app import find_app
-    from belay_core.cli.given import input_of
+    from belay_core.cli.json_input import input_of
 
     definition = _definition(find_app(app), workflow, app)
     starting = {"idempotency_key": key, "run_id": run_id, "priority": priority, "run_at": _moment(at)}
@@ -74,7 +74,7 @@ def _moment(given: str | None) -> datetime | None:
 
 
 async def _started(
-    session: Session,
+    session: CommandSession,
     *,
     definition: "Definition[Any, Any]",
     value: Any,
@@ -98,9 +98,11 @@ def _say_started(handle: "RunHandle[Any]") -> None:
     say(f"run {handle.run_id} {word}")
 
 
-async def _ended(session: Session, handle: "RunHandle[Any]", facts: dict[str, JsonValue], *, as_json: bool) -> int:
+async def _ended(
+    session: CommandSession, handle: "RunHandle[Any]", facts: dict[str, JsonValue], *, as_json: bool
+) -> int:
     """Wait for the end of the run and tell it."""
-    from belay_core.admission import json
+    from belay_core.values import json
 
     if not as_json:
         _say_started(handle)

@@ -12,11 +12,11 @@ import click
 
 from belay_core.cli import options
 from belay_core.cli.database import opened
-from belay_core.cli.failing import DONE
-from belay_core.cli.printing import emit, say
-from belay_core.cli.visible import visible
+from belay_core.cli.error_report import DONE
+from belay_core.cli.output import emit, say
+from belay_core.cli.visible_text import visible
+from belay_core.clock import SystemClock
 from belay_core.errors import InvalidInput
-from belay_core.moments import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ async def _work(
     *,
     as_json: bool,
 ) -> None:
-    from belay_core.collecting import collect_seldom
+    from belay_core.gc_tuning import tune_gc
     from belay_core.worker import Worker
 
     async with opened(database, makes_file=True) as stores:
@@ -70,7 +70,7 @@ async def _work(
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
-        collect_seldom()
+        tune_gc()
         await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
 
 

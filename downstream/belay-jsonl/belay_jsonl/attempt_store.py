@@ -2,13 +2,8 @@
 
 from typing_extensions import override
 
-from belay_core.admission import json
-from belay_core.admission.attempts import AttemptInput
+from belay_core.clock import Millis
 from belay_core.ids import RunId
-from belay_core.moments import Millis
-from belay_core.outcomes import attempts as outcomes
-from belay_core.outcomes.attempts import Conflict, ExistingSame, Finished, Inserted, Patched, RunNotFound, StateChanged
-from belay_core.outcomes.runs import FenceLost, NotFound, Updated
 from belay_core.records.attempt import (
     ABSENT,
     Absent,
@@ -20,12 +15,25 @@ from belay_core.records.attempt import (
     JsonValue,
 )
 from belay_core.records.owner import OwnerId
-from belay_core.stores import AttemptStore
+from belay_core.stores import attempts as outcomes
+from belay_core.stores.attempts import (
+    AttemptContract,
+    AttemptInput,
+    Conflict,
+    ExistingSame,
+    Finished,
+    Inserted,
+    Patched,
+    RunNotFound,
+    StateChanged,
+)
+from belay_core.stores.run_contract import FenceLost, NotFound, Updated
+from belay_core.values import json
 from belay_jsonl.book import Book, for_attempts
 from belay_jsonl.tables import VALUES, Columns, Transaction, attempt_of, columns_of, key_of, same, whole
 
 
-class JsonlAttemptStore(AttemptStore):
+class JsonlAttemptStore(AttemptContract):
     """Attempts in a file; their values are kept as text, so that nobody can change what is stored."""
 
     def __init__(self, book: Book, options: AttemptStoreOptions | None = None) -> None:

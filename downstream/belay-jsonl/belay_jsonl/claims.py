@@ -4,15 +4,24 @@ from typing import Final
 
 from typing_extensions import override
 
-from belay_core.admission.runs import RunInput, evidence_matches
+from belay_core.clock import Clock, Millis, reading
 from belay_core.ids import RunId
 from belay_core.limits import HEARTBEAT_STALE_AFTER
-from belay_core.moments import Clock, Millis, reading
-from belay_core.outcomes import runs as outcomes
-from belay_core.outcomes.runs import Activated, Claimed, ClaimLost, LivenessUnconfirmed, NotFound, SnapshotChanged
 from belay_core.records.owner import LivenessEvidence, OwnerId
 from belay_core.records.run import RunRow, RunSnapshot, RunStatus, is_terminal_run_status
-from belay_core.stores.run_store import Claims, TwoPhaseClaims
+from belay_core.stores import run_contract as outcomes
+from belay_core.stores.run_contract import (
+    Activated,
+    Claimed,
+    ClaimLost,
+    Claims,
+    LivenessUnconfirmed,
+    NotFound,
+    RunInput,
+    SnapshotChanged,
+    TwoPhaseClaims,
+    evidence_matches,
+)
 from belay_jsonl.book import Book, for_runs
 from belay_jsonl.tables import Transaction, is_fresh, loss
 

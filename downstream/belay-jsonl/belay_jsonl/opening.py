@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from belay_core.clock import Clock, SystemClock
 from belay_core.errors import InvalidInput
 from belay_core.ids import IdSource, Uuid7Ids
-from belay_core.moments import Clock, SystemClock
 from belay_core.stores import Stores
-from belay_core.stores.absent import AbsentEngineStore
+from belay_core.stores.absent import contract_attempts, contract_runs
 from belay_jsonl.attempt_store import JsonlAttemptStore
 from belay_jsonl.book import Book
 from belay_jsonl.run_store import JsonlRunStore
@@ -30,9 +30,8 @@ async def open_jsonl(url: str, *, clock: Clock | None = None, ids: IdSource | No
     try:
         await book.open(Path(url.removeprefix(_PREFIX)))
         yield Stores(
-            runs=JsonlRunStore(book, clock),
-            attempts=JsonlAttemptStore(book),
-            engine=AbsentEngineStore(),
+            runs=contract_runs(JsonlRunStore(book, clock)),
+            attempts=contract_attempts(JsonlAttemptStore(book)),
             clock=clock,
             ids=ids or Uuid7Ids(),
         )

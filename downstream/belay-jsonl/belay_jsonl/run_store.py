@@ -4,15 +4,14 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from belay_core.admission.runs import RunInput
+from belay_core.clock import Clock, Millis, reading
 from belay_core.errors import DatabaseError, RunStoreError
 from belay_core.ids import RunId
-from belay_core.moments import Clock, Millis, reading
-from belay_core.outcomes import runs as outcomes
-from belay_core.outcomes.runs import CancelRequested, FenceLost, NotFound, Transitioned, Updated
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import CreateOptions, RunRow, RunStatus, TransitionGuard, is_terminal_run_status
-from belay_core.stores import RunStore
+from belay_core.stores import RunContract
+from belay_core.stores import run_contract as outcomes
+from belay_core.stores.run_contract import CancelRequested, FenceLost, NotFound, RunInput, Transitioned, Updated
 from belay_jsonl.book import Book, for_runs
 from belay_jsonl.claims import JsonlClaims
 from belay_jsonl.tables import Tables, Transaction
@@ -23,7 +22,7 @@ _NOTHING_YET: Final = (
 )
 
 
-class JsonlRunStore(JsonlClaims, RunStore):
+class JsonlRunStore(JsonlClaims, RunContract):
     """Runs in a file."""
 
     def __init__(self, book: Book, clock: Clock) -> None:

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
-from belay_core.admission import json
+from belay_core.clock import Millis
 from belay_core.ids import RunId
 from belay_core.limits import HEARTBEAT_STALE_AFTER
-from belay_core.moments import Millis
-from belay_core.outcomes.runs import AlreadyClaimed, ClaimLoss, HeartbeatFresh, NotFound, SnapshotChanged
 from belay_core.records.attempt import ABSENT, Attempt, AttemptId
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunRow, RunStatus
+from belay_core.stores.run_contract import AlreadyClaimed, ClaimLoss, HeartbeatFresh, NotFound, SnapshotChanged
+from belay_core.values import json
 from belay_jsonl.log import Entry
 
 Columns: TypeAlias = dict[str, Any]

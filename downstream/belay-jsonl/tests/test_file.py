@@ -15,11 +15,11 @@ import pytest
 from belay_core import SchemaMismatch, open_stores
 from belay_core.errors import AttemptStoreError, DatabaseError, DriverNotFound, InvalidInput, RunStoreError
 from belay_core.ids import RunId
-from belay_core.outcomes.runs import Activated, HeartbeatFresh, Updated
 from belay_core.records.attempt import AttemptId
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunSnapshot, RunStatus
 from belay_core.stores import Stores
+from belay_core.stores.run_contract import Activated, HeartbeatFresh, Updated
 
 pytestmark = pytest.mark.asyncio
 

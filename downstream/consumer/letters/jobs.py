@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import assert_never
 
 from belay_core import Stores
+from belay_core.clock import reading
 from belay_core.errors import RunStoreError
 from belay_core.ids import RunId
-from belay_core.moments import reading
-from belay_core.outcomes.runs import (
+from belay_core.records.owner import LivenessEvidence, OwnerId
+from belay_core.records.run import RunRow, RunStatus, is_terminal_run_status
+from belay_core.stores.run_contract import (
     Activated,
     AlreadyClaimed,
     EvidenceRequired,
@@ -18,8 +20,6 @@ from belay_core.outcomes.runs import (
     SnapshotChanged,
     Transitioned,
 )
-from belay_core.records.owner import LivenessEvidence, OwnerId
-from belay_core.records.run import RunRow, RunStatus, is_terminal_run_status
 
 
 async def once(stores: Stores, job: str, me: OwnerId, work: Callable[[], Awaitable[None]]) -> str:

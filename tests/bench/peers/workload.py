@@ -45,7 +45,7 @@ class Tally:
             self.runs.append(time.perf_counter() - began)
 
     def begin(self) -> None:
-        _collect_seldom()
+        _tune_gc()
         self._open, self.wall, self.cpu = True, time.perf_counter(), time.process_time()
 
     def end(self) -> None:
@@ -126,7 +126,7 @@ def loop_figures(given: Asked, tally: Tally) -> dict[str, float]:
     return figures
 
 
-def _collect_seldom() -> None:
+def _tune_gc() -> None:
     """The collector looks as seldom as in ``belay worker``, whosever program it is; belay may not be there to ask."""
     gc.collect()
     gc.freeze()
@@ -146,7 +146,7 @@ async def by_starters(number: int, start: Callable[[int], Awaitable[Any]]) -> li
 async def queue_figures(given: Asked, start: Callable[[int], Awaitable[Any]], ended: Ended) -> dict[str, float]:
     """From the first hand-in until ``ended(handles)`` is over: all runs are completed. A few go before, to warm up."""
     await ended(await by_starters(STARTERS, start))
-    _collect_seldom()
+    _tune_gc()
     began = time.perf_counter()
     handles = await by_starters(given.queued, start)
     started = time.perf_counter() - began

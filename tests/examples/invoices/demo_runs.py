@@ -19,9 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from belay_core.cli.running import run
+from belay_core.cli.invocation import run
 from belay_core.client import Client
-from belay_core.records.workflow_run import RunRecord
+from belay_core.records.workflow_run import WorkflowRun
 from belay_core.stores import open_stores
 from belay_invoices.run_watch import state_of
 from tests.examples.invoices.ubl import Document, Line
@@ -205,10 +205,10 @@ def states(url: str) -> dict[str, str]:
     return {name: state_of(run) for name, run in runs(url).items()}
 
 
-def runs(url: str) -> dict[str, RunRecord]:
+def runs(url: str) -> dict[str, WorkflowRun]:
     """The runs of the database, by the name of their document."""
 
-    async def read(client: Client) -> dict[str, RunRecord]:
+    async def read(client: Client) -> dict[str, WorkflowRun]:
         found = [await client.get(run.run_id) for run in await client.list(limit=1000)]
         return {json.loads(run.input or "{}")["name"]: run for run in found}
 

@@ -16,7 +16,7 @@ from belay_invoices.documents import Inbox, read_inbox, tasks_for
 from belay_invoices.report import make_report
 from belay_invoices.run_watch import state_of
 from belay_invoices.workflow import STEPS, WORKFLOWS, accounts_payable
-from belay_testing.drive import decide, drain
+from belay_testing.drive import decide, run_ready
 from tests.examples.invoices.demo_runs import large, small
 from tests.examples.invoices.ubl import Document
 
@@ -40,7 +40,7 @@ class Office:
         tasks = tasks_for(inbox, self.ledger, self.folder / "filed", batch="b", step_ms=0)
         runs = [await self.worker.client.start(accounts_payable, task) for task in tasks]
         self.tasks.update({run.run_id: task for run, task in zip(runs, tasks, strict=True)})
-        await drain(self.worker)
+        await run_ready(self.worker)
         return runs
 
     async def subject(self, run: RunHandle[str]) -> Booking:
@@ -147,7 +147,7 @@ async def test_an_edit_that_is_no_booking_stops_the_run_for_review(office: Offic
     (asked,) = await office.worker.client.approvals(run)
     text = edit + asked.subject[1:] if edit.endswith(",") else edit
     await office.worker.client.decide(asked, "approved", by="ana", edited_text=text)
-    await drain(office.worker)
+    await run_ready(office.worker)
     assert await office.state(run) == "needs_review"
     assert ledger.postings(office.ledger) == []
     assert (await office.report(run)).document()["stopped"] == 1

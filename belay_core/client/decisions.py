@@ -1,0 +1,155 @@
+"""Deciding at gates: bound to the bytes that were shown, under a name (kernel 19)."""
+
+from typing import Any, Literal
+
+from belay_core.client.checks import admitted_json, admitted_limit, admitted_run, admitted_value
+from belay_core.client.explanation import shown_state
+from belay_core.client.handle import RunHandle
+from belay_core.errors import InvalidInput, InvalidTransitionError
+from belay_core.ids import RunId
+from belay_core.records import commands
+from belay_core.records.workflow_run import ApprovalRecord
+from belay_core.stores.approvals import Decided, DecideOutcome
+from belay_core.stores.bundle import Stores
+from belay_core.values.digests import text_digest
+from belay_core.workflows.names import admitted_name
+
+_MOST_REASON = 4_096
+_KEEP: Any = object()
+
+
+class Deciding:
+    """The part of a client that answers gates."""
+
+    def __init__(self, stores: Stores, approver: str | None) -> None:
+        self._stores = stores
+        self.approver = None if approver is None else admitted_name("approver", approver)
+        """The identity under which decisions are recorded where a call names none."""
+
+    async def approvals(
+        self, run: str | RunHandle[Any] | None = None, *, limit: int = 100
+    ) -> tuple[ApprovalRecord, ...]:
+        """What waits for a decision, the oldest first, of one run or of all; ``limit`` is 1 to 1,000."""
+        run_id = None if run is None else admitted_run(run)
+        return await self._stores.approvals.list(commands.ListApprovals(run_id, admitted_limit(limit)))
+
+    async def approve(
+        self,
+        run: str | RunHandle[Any],
+        gate: str | None = None,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        edited: Any = _KEEP,
+        of: Any = None,
+        digest: str | None = None,
+        approval_id: str | None = None,
+    ) -> DecideOutcome:
+        """Approve what a gate of the run asks; with ``edited`` the run goes on with that instead.
+
+        ``of`` is the type of ``edited``, where that cannot be told from the value. It is not compared with the
+        subject's, which the workflow alone knows: an edit that does not fit sends the run to review.
+        ``gate`` (or ``approval_id``, where several of one name wait) may be left out where one gate waits.
+        ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to what is
+        read here and now. Raises ``InvalidTransitionError`` where nothing waits, and ``InvalidInput`` where several
+        gates do and none is named, or where nobody is named who decides.
+        """
+        approval = await self._pending(run, gate, approval_id)
+        text = None if edited is _KEEP else admitted_value("edited", edited, of)
+        return await self.decide(approval, "approved", by=by, reason=reason, edited_text=text, digest=digest)
+
+    async def reject(
+        self,
+        run: str | RunHandle[Any],
+        gate: str | None = None,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        digest: str | None = None,
+        approval_id: str | None = None,
+    ) -> DecideOutcome:
+        """Reject what a gate of the run asks; parameters and errors as for ``approve``."""
+        approval = await self._pending(run, gate, approval_id)
+        return await self.decide(approval, "rejected", by=by, reason=reason, digest=digest)
+
+    async def decide(
+        self,
+        approval: ApprovalRecord | str,
+        decision: Literal["approved", "rejected"],
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        edited_text: str | None = None,
+        digest: str | None = None,
+    ) -> DecideOutcome:
+        """Decide one approval: ``Decided``, ``AlreadyDecided``, ``SubjectChanged``, ``TooLate``, ``NoSuchApproval``.
+
+        One decision counts. ``edited_text`` is JSON text. An approval given by its id needs the ``digest`` of what
+        was shown. Raises ``InvalidInput``, also where nobody is named who decides.
+        """
+        shown = approval.subject_digest if isinstance(approval, ApprovalRecord) else None
+        edited = None if edited_text is None else admitted_json("edited_text", edited_text)
+        command = commands.Decide(
+            approval_id=approval.approval_id if isinstance(approval, ApprovalRecord) else approval,
+            decision=_decision(decision),
+            digest=_digest(digest or shown),
+            by=self._identity(by),
+            reason=_reason(reason),
+            edited=edited,
+            edited_digest=None if edited is None else text_digest(edited),
+        )
+        answer = await self._stores.approvals.decide(command)
+        if isinstance(answer, Decided):
+            run_id = approval.run_id if isinstance(approval, ApprovalRecord) else None
+            self._stores.notifier.notify(run_id, ready=True)
+        return answer
+
+    async def _pending(self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None) -> ApprovalRecord:
+        run_id = admitted_run(run)
+        waiting = [
+            each
+            for each in await self.approvals(run_id)
+            if gate in (None, each.gate) and approval_id in (None, each.approval_id)
+        ]
+        if not waiting:
+            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {await self._standing(run_id)}")
+        if len(waiting) > 1:
+            rule = "several wait; name one by its id" if gate else "several wait; name one of them"
+            raise InvalidInput("approval_id" if gate else "gate", rule)
+        return waiting[0]
+
+    async def _standing(self, run_id: RunId) -> str:
+        run = await self._stores.runs.find(run_id)
+        return "there is no such run" if run is None else f"its state is {shown_state(run)}"
+
+    def _identity(self, by: str | None) -> str:
+        who = by or self.approver
+        if who is None:
+            raise InvalidInput("by", "must name who decides; this client has no approver")
+        return admitted_name("by", who)
+
+
+def _decision(value: str) -> Literal["approved", "rejected"]:
+    if value == "approved":
+        return "approved"
+    if value == "rejected":
+        return "rejected"
+    raise InvalidInput("decision", "must be approved or rejected")
+
+
+def _digest(value: object) -> str:
+    if type(value) is not str:
+        raise InvalidInput("digest", "must be that of the subject that was shown")
+    return value
+
+
+def _reason(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if type(value) is not str or len(value) > _MOST_REASON or "\x00" in value:
+        raise InvalidInput("reason", f"must be text of at most {_MOST_REASON} characters without NUL")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("reason", "must be well-formed text") from None
+    return value

@@ -1,0 +1,111 @@
+"""Letting a run go, in one write: settled, parked, sent to review, released (kernel 12, 15, 18 and 21)."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from belay_core.clock import Millis
+from belay_core.engine.answers import Review
+from belay_core.engine.body_execution import BodyExecution
+from belay_core.engine.failures import failure
+from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.services import Services
+from belay_core.errors import ValueRefused
+from belay_core.records import commands
+from belay_core.records.run import RunStatus, TerminalRunStatus
+from belay_core.records.step_record import StepRecord, StepState
+from belay_core.records.workflow_run import RunEnd, RunWait
+from belay_core.stores.attempts import RunNotFound
+from belay_core.stores.run_contract import FenceLost
+from belay_core.stores.runs import PendingSignal, RunParkOutcome, SettleOutcome
+from belay_core.workflows.definition import Definition
+from belay_core.workflows.raised import Raised, outcome_of
+
+_RANK = ("needs_review", "approval", "timer", "backoff", "released")
+
+
+class RunCompletion:
+    """Each way gives the word for it, or None where there are news and nothing was written."""
+
+    def __init__(self, services: Services, handle: LeaseHandle, definition: Definition[Any, Any]) -> None:
+        self._services = services
+        self._handle = handle
+        self._definition = definition
+
+    async def finished(self, execution: BodyExecution, body: "asyncio.Task[Any]") -> str | None:
+        """The body has ended: settle, unless an attempt is left whose end nobody knows."""
+        for each in execution.records.unreached():
+            execution.note("not_reached", each.step_key)
+        orphan = execution.records.orphan()
+        notes = tuple(execution.notes)
+        if orphan is not None:
+            await self._orphaned(orphan)
+            review = Review("orphan", orphan.step_key, "the body has ended, and nobody knows how this did")
+            return await self.park_for_review(review, notes)
+        found = outcome_of(body) if execution.broken is None else Raised(execution.broken)
+        if isinstance(found, Raised):
+            return await self._settle(RunStatus.FAILED, notes, error=failure(found.error))
+        try:
+            result = self._definition.result_codec.encode(found)
+        except ValueRefused as refused:
+            return await self._settle(RunStatus.FAILED, notes, error=failure(ValueRefused(f"result: {refused}")))
+        except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
+            return await self._settle(RunStatus.FAILED, notes, error=failure(error))
+        return await self._settle(RunStatus.COMPLETED, notes, result=result)
+
+    async def _orphaned(self, attempt: StepRecord) -> None:
+        """Nobody waits for the attempt any more: close it, so that an operator can say how it ended."""
+        if attempt.state is not StepState.ORPHANED:
+            await self._handle.record(replace(attempt, state=StepState.ORPHANED, finished_at_ms=self._services.now()))
+
+    async def cancelled(self, notes: tuple[str, ...]) -> str | None:
+        """Somebody asked the run to stop, and it has."""
+        return await self._settle(RunStatus.CANCELLED, notes)
+
+    async def parked(self, waits: list[RunWait], notes: tuple[str, ...]) -> str | None:
+        """Nothing can happen until somebody or the clock brings what the open calls wait for."""
+        first = min(waits, key=lambda each: _RANK.index(each.reason))
+        moments = [each.wake_at_ms for each in waits if each.wake_at_ms is not None]
+        waiting = RunWait(first.reason, first.token, min(moments, default=None))
+        request: str | None = None
+        if first.reason == "needs_review":
+            request = Review("orphan", first.token, "nobody knows whether its effect took place").request()
+        return await self._park(commands.Park(self._handle.lease, waiting, request, None, self._handle.seen_ms, notes))
+
+    async def park_for_review(self, review: Review, notes: tuple[str, ...]) -> str | None:
+        """An operator has to look."""
+        waiting = RunWait("needs_review", review.step_key)
+        seen = self._handle.seen_ms
+        return await self._park(commands.Park(self._handle.lease, waiting, review.request(), None, seen, notes))
+
+    async def released(self, notes: tuple[str, ...]) -> str | None:
+        """This worker leaves; any other may go on at once."""
+        now: Millis = self._services.now()
+        return await self._park(commands.Park(self._handle.lease, RunWait("released"), None, now, None, notes))
+
+    async def _settle(
+        self, status: TerminalRunStatus, notes: tuple[str, ...], result: str | None = None, error: str | None = None
+    ) -> str | None:
+        command = commands.Settle(self._handle.lease, status, result, error, self._handle.seen_ms, notes)
+        answer = await self._last(self._services.stores.runs.settle, command)
+        return self._closed(answer, status.value, RunEnd(status, result, error))
+
+    async def _park(self, command: commands.Park) -> str | None:
+        return self._closed(await self._last(self._services.stores.runs.park, command), "suspended")
+
+    async def _last(self, give: Any, command: Any) -> Any:
+        self._handle.ending = True
+        try:
+            return await self._handle.send(give, command)
+        finally:
+            self._handle.ending = False
+
+    def _closed(self, answer: RunParkOutcome | SettleOutcome, word: str, end: RunEnd | None = None) -> str | None:
+        match answer:
+            case PendingSignal():
+                return None
+            case FenceLost() | RunNotFound():
+                raise LeaseLost
+            case _:
+                self._services.stores.notifier.notify(self._handle.lease.run_id, end=end)
+                return word

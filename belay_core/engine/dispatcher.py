@@ -1,0 +1,214 @@
+"""A worker's inside: takes runs, has them drained side by side, and leaves in good order (kernel 7 and 21)."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from belay_core.clock import Signal, event_or_time
+from belay_core.engine.lease import LeaseHandle, LeaseKeeper, keep
+from belay_core.engine.run_executor import RunExecutor
+from belay_core.engine.services import Services
+from belay_core.errors import StoreError
+from belay_core.ids import RunId
+from belay_core.ownership.identity import is_gone, this_process
+from belay_core.records import commands
+from belay_core.records.commands import RunHistory
+from belay_core.records.owner import OwnerId
+from belay_core.stores.runs import Acquired
+from belay_core.workflows.definition import Definition
+
+_LOG = logging.getLogger("belay")
+_LONGEST_WAIT = 5.0
+_LATELY_MS = 1_000
+"""How long after runs were taken more of them are expected."""
+_QUICKER = 4
+"""How many times as often is looked for them meanwhile."""
+
+
+class Dispatcher:
+    """Runs the workflows of one worker."""
+
+    def __init__(self, services: Services, definitions: Mapping[str, Definition[Any, Any]]) -> None:
+        self._services = services
+        self._stores = services.stores
+        self._definitions = definitions
+        self._identity = this_process(services.stores.ids)
+        self._executors: dict[RunExecutor, asyncio.Task[None]] = {}
+        self._of_run: defaultdict[RunId, list[RunExecutor]] = defaultdict(list)
+        self._freed = Signal()
+        self._more = False
+        """Whether the last look brought all it asked for: more may wait, of which nobody will tell."""
+        self._leaving = asyncio.Event()
+        self._grace_over = Signal()
+        self._looked_for_dead = float("-inf")
+        self._woke = float("-inf")
+        self._took = float("-inf")
+        self.keeper = LeaseKeeper(self._stores, self.handles)
+
+    @property
+    def in_hand(self) -> int:
+        """How many runs this worker has in hand."""
+        return len(self._executors)
+
+    @property
+    def _room(self) -> int:
+        return self._services.settings.concurrency - len(self._executors)
+
+    def handles(self) -> list[LeaseHandle]:
+        """The runs in hand."""
+        return [each.handle for each in self._executors]
+
+    async def work_for_ever(self) -> None:
+        """Take and drain runs until ``leave`` is called; nothing is worked on where nobody keeps the leases."""
+        try:
+            async with asyncio.TaskGroup() as both:
+                keeping = both.create_task(keep(self.keeper))
+                await self._take_until_leaving()
+                await self._let_go()
+                keeping.cancel()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                _LOG.exception("the worker broke off; its runs are left to their leases")
+            self.drop()
+            await self.finish_all()
+            raise
+
+    def leave(self) -> None:
+        """Take no further run, and let go of those in hand as soon as their running steps have ended."""
+        self._leaving.set()
+        self._freed.set()
+
+    def end_grace(self) -> None:
+        """Wait no longer for running steps."""
+        self._grace_over.set()
+
+    async def take(self, *, waking: bool = True) -> int:
+        """Take what is ready, as far as there is room, ``waking`` what is due before; how many runs were taken."""
+        room = self._room
+        if room <= 0 or self._leaving.is_set():
+            return 0
+        if waking:
+            await self._stores.runs.wake(commands.Wake())
+        owner = self._identity.owner(self._stores.ids)
+        command = commands.Acquire(owner, tuple(self._definitions), room, await self._dead())
+        acquired = await self._stores.runs.acquire(command)
+        self._more = len(acquired) == room
+        if acquired:
+            self._took = self._stores.clock.elapsed()
+        for each, history in await self._histories(acquired):
+            self._begin(each, history)
+        return len(acquired)
+
+    async def finish_all(self) -> None:
+        """Come back when no run is in hand any more."""
+        while self._executors:
+            await asyncio.wait(list(self._executors.values()))
+
+    async def _take_until_leaving(self) -> None:
+        wait = self._services.settings.poll
+        with self._stores.notifier.listening(None, self._freed):
+            while not self._leaving.is_set():
+                self._freed.clear()
+                try:
+                    await self.take(waking=self._notifier())
+                    wait = self._pause()
+                    if self._more and self._room > 0:
+                        # Some have ended while more were taken.
+                        self._freed.set()
+                except StoreError as error:
+                    _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
+                    wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.jitter.draw()))
+                await event_or_time(self._freed, self._stores.clock, wait)
+
+    def _pause(self) -> float:
+        """Seconds until the next look: fewer where work has come lately and nobody here would be told of more."""
+        poll = self._services.settings.poll
+        if self._stores.notifier.hears_peers or self._stores.clock.elapsed() - self._took > _LATELY_MS:
+            return poll
+        return poll / _QUICKER
+
+    def _notifier(self) -> bool:
+        """Whether what is due is looked for: once a poll, as who looks oftener was told of what is ready already."""
+        now = self._stores.clock.elapsed()
+        if now - self._woke < self._services.settings.poll * 1000:
+            return False
+        self._woke = now
+        return True
+
+    async def _let_go(self) -> None:
+        for executor in self._executors:
+            executor.leave()
+        grace = asyncio.ensure_future(
+            event_or_time(self._grace_over, self._stores.clock, self._services.settings.grace.total_seconds())
+        )
+        done = asyncio.ensure_future(self.finish_all())
+        try:
+            await asyncio.wait({grace, done}, return_when=asyncio.FIRST_COMPLETED)
+            for executor in self._executors:
+                executor.end_grace()
+            await done
+        finally:
+            grace.cancel()
+            done.cancel()
+
+    def drop(self) -> None:
+        """Write nothing more: nobody keeps the leases of the runs in hand, and others will take them."""
+        for handle in self.handles():
+            handle.let_go()
+
+    async def _dead(self) -> tuple[OwnerId, ...]:
+        """The owners on this host that are proven gone, looked for once an interval."""
+        now = self._stores.clock.elapsed()
+        if now - self._looked_for_dead < self._stores.lease.interval_ms:
+            return ()
+        self._looked_for_dead = now
+        owners = await self._stores.runs.running_owners(self._identity.host_id)
+        return tuple(owner for owner in owners if is_gone(owner, self._identity))
+
+    async def _histories(self, acquired: tuple[Acquired, ...]) -> list[tuple[Acquired, RunHistory | None]]:
+        """The history of each run taken, read in one go; None where that fails, and each has to be read alone.
+
+        Nothing is recorded yet of a run that nobody has owned before.
+        """
+        found = {each.run.run_id: RunHistory(each.run, (), ()) for each in acquired if each.lease.epoch == 1}
+        earlier = tuple(each.run for each in acquired if each.run.run_id not in found)
+        if earlier:
+            try:
+                command = commands.History(tuple(run.run_id for run in earlier), earlier)
+                read = await self._stores.attempts.history(command)
+            except StoreError:
+                read = ()
+            found |= {history.run.run_id: history for history in read}
+        return [(each, found.get(each.run.run_id)) for each in acquired]
+
+    def _begin(self, acquired: Acquired, history: RunHistory | None) -> None:
+        executor = RunExecutor(self._services, acquired, history, self._definitions[acquired.run.workflow or ""])
+        together = self._of_run[acquired.lease.run_id]
+        self._executors[executor] = asyncio.create_task(
+            self._execute_run(executor, [self._executors[each] for each in together])
+        )
+        for earlier in together:
+            earlier.handle.lose()
+        together.append(executor)
+
+    async def _execute_run(self, executor: RunExecutor, earlier: "list[asyncio.Task[None]]") -> None:
+        """Drain a run; where this very worker had lost it, once its earlier play of it has ended."""
+        facts: dict[str, object] = {"run_id": executor.handle.lease.run_id}
+        try:
+            if earlier:
+                await asyncio.wait(earlier)
+            await executor.run()
+        except StoreError as error:
+            _LOG.error("a run could not be closed", extra={**facts, "code": error.code})
+        except Exception as error:  # noqa: BLE001  (a defect of one run must not be one of the worker)
+            _LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
+        finally:
+            if self._room <= 0:
+                self._freed.set()
+            del self._executors[executor]
+            run_id = executor.handle.lease.run_id
+            self._of_run[run_id].remove(executor)
+            if not self._of_run[run_id]:
+                del self._of_run[run_id]

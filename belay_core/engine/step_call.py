@@ -1,0 +1,285 @@
+"""Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from contextvars import Context, copy_context
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from belay_core.clock import Millis
+from belay_core.engine.answers import Answer
+from belay_core.engine.body_execution import BodyExecution
+from belay_core.engine.engine_task import EngineTask
+from belay_core.engine.failures import failure
+from belay_core.engine.recorded_steps import is_orphan
+from belay_core.engine.replay import Call
+from belay_core.engine.step_body import Body
+from belay_core.errors import ValueRefused
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
+from belay_core.records.workflow_run import RunWait
+from belay_core.values import json
+from belay_core.workflows.backend import Arguments, Invoke
+from belay_core.workflows.current_step import CURRENT
+from belay_core.workflows.middleware import StepFacts
+from belay_core.workflows.raised import Raised
+from belay_core.workflows.step import Step
+
+_LONGEST_BACKOFF = timedelta(hours=1)
+"""Waits are doubled up to this, or to the first one where that is longer."""
+
+
+class Begun(NamedTuple):
+    """An attempt that has begun; a record is made of it when it is written."""
+
+    number: int
+    at_ms: Millis
+
+
+class StepCall:
+    """One ``ctx.step`` call of one play."""
+
+    __slots__ = ("_attempts", "_body", "_call", "_digest", "_execution", "_fresh", "_step")
+
+    def __init__(
+        self, execution: BodyExecution, step: Step[..., Any], given: Arguments | Invoke, digest: str | None, call: Call
+    ) -> None:
+        self._execution = execution
+        self._call = call
+        self._step = step
+        self._digest = digest
+        self._body = Body(execution, call, step, given)
+        self._attempts: list[StepRecord] = []
+        self._fresh: tuple[StepRecord, Any] | None = None
+        """The attempt that was executed here, and its result as it will be read back."""
+
+    def answer(self) -> Coroutine[Any, Any, Any]:
+        """The step's result, from the records or from executing it. Raises ``StepFailed``, ``StepCancelled``."""
+        attempts = self._execution.records.reach(self._call.key)
+        self._execution.check(self._call.key, StepKind.STEP, self._digest, attempts)
+        if attempts and (kept := self._kept(attempts[-1])):
+            return self._execution.give(self._call, kept)
+        self._attempts = [*attempts]
+        return self._execution.perform(self._call, self._execute, self._abandon)
+
+    def cut(self) -> None:
+        """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
+        self._body.cut()
+
+    @property
+    def cuttable(self) -> bool:
+        """Whether stopping the body half-way leaves nothing that nobody knows of."""
+        return self._step.idempotent and self._step.is_async
+
+    def _kept(self, last: StepRecord) -> Answer | None:
+        if last.state is StepState.SUCCEEDED:
+            if self._fresh is not None and self._fresh[0] is last:
+                return Answer(last, self._fresh[1])
+            try:
+                return Answer(last, self._step.codec.decode(last.outcome or "null"))
+            except ValueRefused as refused:
+                self._execution.send_to_review("undecodable", last.step_key, str(refused))
+        has_failed = last.state is StepState.FAILED and _meta(last).get("retry_at") is None
+        return Answer(last) if has_failed or last.state in UNWANTED else None
+
+    async def _execute(self) -> Answer:
+        """Go on from the attempts there are until there is an answer."""
+        attempts, given = self._attempts, copy_context()
+        executed = False
+        while True:
+            number, failed = 1, 0
+            if attempts:
+                if kept := self._kept(attempts[-1]):
+                    return kept
+                attempts[-1] = last = await self._cleared(attempts[-1])
+                if kept := self._kept(last):
+                    return kept
+                number, failed = 1 + last.attempt, sum(1 for each in attempts if each.state is StepState.FAILED)
+            if self._execution.held or self._execution.unwinding:
+                await self._execution.require_unheld(self._call)
+            attempt = self._attempt_in(given, number, failed) if executed else self._attempt(number, failed)
+            attempts.append(await attempt)
+            executed = True
+
+    async def _attempt_in(self, context: Context, number: int, failed_before: int) -> StepRecord:
+        """A further attempt, in a copy of the context the first one was given: what that left there is not for this."""
+        work = self._execution.working(lambda: self._attempt(number, failed_before), context.copy())
+        ended = await work
+        self._execution.work.discard(work)
+        return ended
+
+    async def _cleared(self, last: StepRecord) -> StepRecord:
+        """Come back when there may be a further attempt, or with the outcome an operator has given."""
+        if last.state is StepState.FAILED:
+            return await self._back_off(last)
+        if last.state is StepState.RUNNING:
+            last = await self._record(
+                replace(last, state=StepState.ORPHANED, finished_at_ms=self._execution.services.now())
+            )
+        if self._step.idempotent and not _meta(last).get("unencodable"):
+            return last
+        while is_orphan(last):
+            last = await self._reviewed(last)
+        if _meta(last).get("resolution") == "happened":
+            last = await self._record(self._as_it_happened(last))
+        return last
+
+    def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
+        """An operator knows how it ended: what went wrong with keeping that counts no more."""
+        now, place = self._execution.services.now(), self._place()
+        return replace(orphan, state=StepState.SUCCEEDED, recorded=place, finished_at_ms=now, error=None)
+
+    async def _reviewed(self, orphan: StepRecord) -> StepRecord:
+        """The attempt with an operator's word on it; without one, an author who goes on does not go on."""
+        try:
+            found: StepRecord = await self._execution.wait_for(self._call, RunWait("needs_review", orphan.step_key))
+        except asyncio.CancelledError:
+            if not self._call.given_up or self._execution.unwinding:
+                raise
+            self._execution.send_to_review(
+                "orphan", orphan.step_key, "nobody waits for it any more, or knows how it ended"
+            )
+        return found if found.attempt == orphan.attempt else orphan
+
+    async def _back_off(self, failed: StepRecord) -> StepRecord:
+        due = _meta(failed)["retry_at"]
+        try:
+            await self._execution.wait_for(self._call, RunWait("backoff", failed.step_key, due), due)
+        except asyncio.CancelledError:
+            if not self._call.given_up or self._execution.unwinding:
+                raise
+            begun = Begun(failed.attempt + 1, self._execution.services.now())
+            return await self._record(self._ended(begun, StepState.CANCELLED))
+        return failed
+
+    def _attempt(self, number: int, failed_before: int) -> Awaitable[StepRecord]:
+        return (self._seen if self._execution.watched else self._executed)(number, failed_before)
+
+    async def _seen(self, number: int, failed_before: int) -> StepRecord:
+        """Execute it while somebody watches."""
+        execution, step = self._execution, self._step
+        facts = StepFacts(execution.run.run_id, execution.workflow, step.name, self._call.key, number, step.idempotent)
+        with execution.services.watchers.step(facts) as close:
+            ended = await self._executed(number, failed_before)
+            close(ended.state.value)
+        return ended
+
+    async def _executed(self, number: int, failed_before: int) -> StepRecord:
+        execution = self._execution
+        execution.executing.add(self)
+        try:
+            begun = Begun(number, execution.services.now())
+            if not self._step.idempotent:
+                await self._record(self._running(begun))
+            ended = await self._outcome(begun, failed_before)
+            await execution.handle.record(ended)
+            execution.records.add(ended)
+            return ended
+        finally:
+            # While the step stands there, whoever ends the play waits for this attempt.
+            execution.executing.discard(self)
+            if execution.unwinding:
+                execution.executed.set()
+
+    async def _record(self, attempt: StepRecord) -> StepRecord:
+        await self._execution.handle.record(attempt)
+        self._execution.records.add(attempt)
+        return attempt
+
+    async def _outcome(self, begun: Begun, failed_before: int) -> StepRecord:
+        """Execute the body, and say how it ended."""
+        if self._call.given_up:
+            return self._ended(begun, StepState.CANCELLED)
+        CURRENT.set((self._execution.run.run_id, self._step.name, self._call.key, begun.number))
+        value = await self._body.run()
+        if isinstance(value, Raised):
+            if isinstance(value.error, asyncio.CancelledError) and self._body.was_cut:
+                if not self._call.given_up:
+                    raise asyncio.CancelledError
+                return self._ended(begun, StepState.CANCELLED)
+            return self._failed(begun, value.error, failed_before)
+        try:
+            outcome, read_back = self._step.codec.round_trip(value)
+        except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
+            return self._unencodable(begun, error)
+        state = StepState.ABANDONED if self._call.given_up else StepState.SUCCEEDED
+        ended = self._ended(begun, state, outcome=outcome)
+        self._fresh = (ended, read_back)
+        return ended
+
+    async def _abandon(self, task: EngineTask[Answer | None]) -> None:
+        """The author no longer waits: what may be done again is cut; the rest runs to its end, and is recorded then.
+
+        What is cut in a thread goes on there, unheard.
+        """
+        if self._step.idempotent:
+            self.cut()
+        if self._step.idempotent or not self._body.runs:
+            await asyncio.wait([task])
+
+    def _failed(self, begun: Begun, error: BaseException, failed_before: int) -> StepRecord:
+        text = failure(error)
+        # Its words are kept. Its frames are not: those of a thread hold it.
+        BaseException.with_traceback(error, None)
+        if self._call.given_up:
+            return self._ended(begun, StepState.ABANDONED, error=text)
+        meta: dict[str, JsonValue] = {}
+        if failed_before < self._step.retries:
+            wait = self._step.backoff.total_seconds() * 1000 * 2**failed_before
+            longest = max(self._step.backoff, _LONGEST_BACKOFF).total_seconds() * 1000
+            meta["retry_at"] = self._execution.services.now() + int(min(wait, longest))
+        return self._ended(begun, StepState.FAILED, error=text, meta=meta)
+
+    def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
+        """The effect took place and its result cannot be kept: another try could do it twice."""
+        if self._step.idempotent:
+            return self._ended(begun, StepState.FAILED, error=failure(error))
+        meta: dict[str, JsonValue] = {"unencodable": True}
+        return self._ended(begun, StepState.ORPHANED, placed=False, error=failure(error), meta=meta)
+
+    def _ended(
+        self,
+        begun: Begun,
+        state: StepState,
+        *,
+        placed: bool = True,
+        outcome: str | None = None,
+        error: str | None = None,
+        meta: dict[str, JsonValue] | None = None,
+    ) -> StepRecord:
+        return StepRecord(
+            step_key=self._call.key,
+            attempt=begun.number,
+            step=self._step.name,
+            kind=StepKind.STEP,
+            state=state,
+            idempotent=self._step.idempotent,
+            started_at_ms=begun.at_ms,
+            input_digest=self._digest,
+            recorded=self._place() if placed else None,
+            finished_at_ms=self._execution.services.now(),
+            outcome=outcome,
+            error=error,
+            meta="{}" if meta is None else json.encode(meta),
+        )
+
+    def _place(self) -> int:
+        return self._call.place or self._execution.records.next_place()
+
+    def _running(self, begun: Begun) -> StepRecord:
+        return StepRecord(
+            step_key=self._call.key,
+            attempt=begun.number,
+            step=self._step.name,
+            kind=StepKind.STEP,
+            state=StepState.RUNNING,
+            idempotent=self._step.idempotent,
+            started_at_ms=begun.at_ms,
+            input_digest=self._digest,
+        )
+
+
+def _meta(attempt: StepRecord) -> dict[str, Any]:
+    value = json.decode(attempt.meta)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,497 @@
+"""Every store, watched: one table of its operations, and one way to watch them.
+
+An operation is watched as its row says: whom its span is about, where its answers are counted, and what of the answer
+is shown. ``PollSpan`` is for what is asked again and again: it leaves a span only where something was found or failed.
+"""
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+from typing_extensions import override
+
+from belay_core.records import commands
+from belay_core.records.attempt import Attempt, AttemptId, AttemptStoreOptions, FinishAttempt
+from belay_core.records.changes import CancellationView, RunsPage
+from belay_core.records.owner import Lease, OwnerId
+from belay_core.records.run import RunStatus
+from belay_core.stores.approvals import ApprovalStore
+from belay_core.stores.attempts import AttemptContract, AttemptStore
+from belay_core.stores.changes import Changes, ChangesPage
+from belay_core.stores.journal import Journal
+from belay_core.stores.retention import Retention
+from belay_core.stores.run_contract import RunContract
+from belay_core.stores.runs import RunStore
+from belay_core.stores.snapshots import SnapshotReads, Snapshots
+from belay_core.stores.waiting import WaitingStore
+from belay_core.stores.writer import Hook, Transaction, Writer
+from belay_core.telemetry import names, outcome_counts
+from belay_core.telemetry.current_span import is_idle
+from belay_core.telemetry.instruments import Instruments
+from belay_core.telemetry.operation_span import OperationSpan, PollSpan
+from belay_core.telemetry.outcome_counts import Counted
+from belay_core.values.numbers import is_safe
+from belay_core.values.text import is_durable
+
+T = TypeVar("T")
+Shown: TypeAlias = Mapping[str, str | int]
+
+_TRUSTED: Final = 17
+_RUNS: Final = "belay.run_store"
+_ATTEMPTS: Final = "belay.attempt_store"
+_APPROVALS: Final = "belay.approval_store"
+_WRITE: Final = "belay.writer.write"
+
+
+def _nothing_shown(*_given: Any) -> Shown:
+    return {}
+
+
+def _plain(_seen: OperationSpan, answer: Any) -> None:
+    """An answer that is no outcome."""
+
+
+def _outcome(seen: OperationSpan, answer: Any) -> None:
+    seen(answer)
+
+
+def _each(seen: OperationSpan, answer: Any) -> None:
+    seen.each(answer)
+
+
+def _rows(seen: OperationSpan, answer: Any) -> None:
+    seen.listed(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How one operation is watched: ``shown`` and ``counted`` are given its arguments, ``seen`` its answer."""
+
+    shown: Callable[..., Shown] = _nothing_shown
+    seen: Callable[[OperationSpan, Any], None] = _plain
+    counted: Counted | Callable[..., Counted | None] | None = None
+    watch: type[OperationSpan] = OperationSpan
+    units: Callable[..., int] | None = None
+
+
+class Observed:
+    """A store that does what the one it is given does, and leaves spans and counts of it."""
+
+    def __init__(self, store: Any, instruments: Instruments) -> None:
+        self.store = store
+        self.instruments = instruments
+
+
+def watched(protocol: Any, prefix: str, operations: Mapping[str, Operation], base: type[Observed] = Observed) -> Any:
+    """A class that watches a store of this protocol; what ``base`` does not do itself is done as its row says."""
+    methods = {
+        name: _method(f"{prefix}.{name}", getattr(protocol, name), operations[name])
+        for name in protocol.__abstractmethods__
+        if not hasattr(base, name)
+    }
+    return type(f"Observed{protocol.__name__}", (base, protocol), methods)
+
+
+def _method(span: str, function: Callable[..., Any], operation: Operation) -> Callable[..., Awaitable[Any]]:
+    name, parameters = function.__name__, tuple(inspect.signature(function).parameters)[1:]
+    shown, note, counted = operation.shown, operation.seen, operation.counted
+    watch, units = operation.watch, operation.units
+
+    async def method(self: Observed, *given: Any, **named: Any) -> Any:
+        # The table's functions are given all by position, as far as it was given.
+        each = (*given, *(named[key] for key in parameters[len(given) :] if key in named)) if named else given
+        table = counted(*each) if callable(counted) else counted
+        count = 1 if units is None else units(*each)
+        with watch(self.instruments, span, lambda: shown(*each), table, count) as seen:
+            answer = await getattr(self.store, name)(*given, **named)
+            note(seen, answer)
+            return answer
+
+    method.__name__ = name
+    return method
+
+
+def _first_as(key: str) -> Callable[..., Shown]:
+    """Show the first argument under this key."""
+
+    def shown(value: Any, *_more: Any) -> Shown:
+        return {key: value}
+
+    return shown
+
+
+_run: Final = _first_as(names.RUN_ID)
+
+
+def _owned(run_id: Any, owner: OwnerId, *_more: Any) -> Shown:
+    return {names.RUN_ID: run_id, names.OWNER_HOST_ID: owner.host_id}
+
+
+def _taken(run_id: Any, expected: Any, owner: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+    return _owned(run_id, owner)
+
+
+def _parked_by(run_id: Any, waiting: Any, owner: OwnerId) -> Shown:  # noqa: ARG001
+    return _owned(run_id, owner)
+
+
+def _claimant(run_id: Any, claimant: OwnerId, *_more: Any) -> Shown:
+    return {names.RUN_ID: run_id, names.CLAIMANT_HOST_ID: claimant.host_id}
+
+
+def _claimed(run_id: Any, expected: Any, claimant: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+    return _claimant(run_id, claimant)
+
+
+def _recovered(run_id: Any, stale: Any, claimed_at: Any, observer: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+    return {names.RUN_ID: run_id, names.OBSERVER_HOST_ID: observer.host_id}
+
+
+def _moved(run_id: Any, owner: OwnerId, to_status: Any, *_more: Any) -> Shown:
+    return {**_owned(run_id, owner), names.TO: outcome_counts.to_status(to_status)}
+
+
+def _lease(lease: Lease) -> dict[str, str | int]:
+    return {names.RUN_ID: lease.run_id, names.OWNER_HOST_ID: lease.owner.host_id, names.EPOCH: lease.epoch}
+
+
+def _step(command: commands.Ask | commands.Sleep | commands.Withdraw | commands.Lapse) -> dict[str, str | int]:
+    attempt = command.attempt
+    return {**_lease(command.lease), names.STEP_KEY: attempt.step_key, names.ATTEMPT: attempt.attempt}
+
+
+def _renewed(command: commands.Renew) -> Shown:
+    """The host of the leases; a worker renews its own and no others."""
+    return {names.OWNER_HOST_ID: command.leases[0].owner.host_id} if command.leases else {}
+
+
+def _recorded(command: commands.Record) -> Shown:
+    attributes = {**_lease(command.lease), names.COUNT: len(command.attempts)}
+    if len(command.attempts) == 1:
+        attributes[names.STEP_KEY] = command.attempts[0].step_key
+        attributes[names.ATTEMPT] = command.attempts[0].attempt
+    return attributes
+
+
+def _asked(command: commands.Ask) -> Shown:
+    return {**_step(command), names.APPROVAL_ID: command.approval.approval_id}
+
+
+def _lapsed(command: commands.Lapse) -> Shown:
+    return {**_step(command), names.APPROVAL_ID: command.approval_id}
+
+
+def _parked(command: commands.Park) -> Shown:
+    to = str(RunStatus.SUSPENDED)
+    return {**_lease(command.lease), names.TO: to, names.WAITING_REASON: command.waiting.reason}
+
+
+def _settled(command: commands.Settle) -> Shown:
+    return {**_lease(command.lease), names.TO: outcome_counts.to_status(command.status)}
+
+
+def _started(command: commands.Start) -> Shown:
+    return {names.RUN_ID: command.run_id, names.WORKFLOW: command.workflow}
+
+
+def _decided(command: commands.Decide) -> Shown:
+    return {names.APPROVAL_ID: command.approval_id, names.DECISION: command.decision}
+
+
+def _resolved(command: commands.Resolve) -> Shown:
+    return {names.RUN_ID: command.run_id, names.RESOLUTION: outcome_counts.spelled(type(command.resolution))}
+
+
+def _read(command: commands.History) -> Shown:
+    """The run that is read, where it is one."""
+    return {names.RUN_ID: command.run_ids[0]} if len(command.run_ids) == 1 else {}
+
+
+def _acquiring(command: commands.Acquire) -> Shown:
+    return {names.OWNER_HOST_ID: command.owner.host_id}
+
+
+def _cancelled(command: commands.Cancel) -> Shown:
+    return {names.RUN_ID: command.run_id}
+
+
+def _leases(command: commands.Renew) -> int:
+    return len(command.leases)
+
+
+def _counted_settle(command: commands.Settle) -> Counted | None:
+    return outcome_counts.settle(command.status)
+
+
+def _counted_resolution(command: commands.Resolve) -> Counted | None:
+    return outcome_counts.resolve(command.resolution)
+
+
+def _woken(seen: OperationSpan, woken: Any) -> None:
+    seen(woken)
+    seen.found(woken.count)
+
+
+_READS: Final[Mapping[str, Operation]] = dict.fromkeys(("get", "lineage", "latest_round"), Operation(_run))
+
+
+def _counted_transition(_run_id: Any, _owner: Any, to_status: Any, *_more: Any) -> Counted | None:
+    return outcome_counts.transition_owned(to_status)
+
+
+_HEARD: Final = Operation(_owned, _outcome, outcome_counts.HEARTBEAT)
+RUNS: Final[Mapping[str, Operation]] = {
+    **_READS,
+    "create": Operation(_run),
+    "request_cancel": Operation(_run, _outcome),
+    "request_cancel_lineage": Operation(_run, _outcome),
+    "acknowledge_cancel": Operation(_owned),
+    "claim_and_own": Operation(_taken, _outcome, outcome_counts.CLAIM_AND_OWN),
+    "claim": Operation(_claimed, _outcome, outcome_counts.CLAIM),
+    "activate": Operation(_claimant, _outcome, outcome_counts.ACTIVATE),
+    "abandon_claim": Operation(_claimant, _outcome, outcome_counts.ABANDON_CLAIM),
+    "recover_claim": Operation(_recovered, _outcome, outcome_counts.RECOVER_CLAIM),
+    "steal": Operation(_claimed, _outcome, outcome_counts.STEAL),
+    "reconfirm": _HEARD,
+    "heartbeat": _HEARD,
+    "transition_owned": Operation(_moved, _outcome, _counted_transition),
+    "start": Operation(_started, _outcome),
+    "acquire": Operation(_acquiring, _each, outcome_counts.ACQUIRE, PollSpan),
+    "wake": Operation(seen=_woken, watch=PollSpan),
+    "renew": Operation(_renewed, _each, outcome_counts.RENEW, PollSpan, _leases),
+    "park": Operation(_parked, _outcome, outcome_counts.PARK),
+    "settle": Operation(_settled, _outcome, _counted_settle),
+    "cancel": Operation(_cancelled, _outcome),
+    "resolve": Operation(_resolved, _outcome, _counted_resolution),
+    "find": Operation(_run, watch=PollSpan),
+    "list": Operation(seen=_rows),
+    "running_owners": Operation(_first_as(names.OWNER_HOST_ID), watch=PollSpan),
+}
+
+
+def _attempt(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | int]:
+    return {
+        names.RUN_ID: attempt.run_id,
+        names.STEP_KEY_DIGEST: attempt.step_key_digest,
+        names.ATTEMPT: attempt.attempt,
+    }
+
+
+def _written(attempt: AttemptId | Attempt | FinishAttempt, *more: Any) -> Shown:
+    return {**_attempt(attempt), names.OWNER_HOST_ID: more[-1].host_id}
+
+
+def _beating(run_id: Any, digest: str, attempt: int, owner: OwnerId, *_more: Any) -> Shown:
+    """Without ids that are none: a heartbeat is annotated before they are admitted (run store 12.2)."""
+    given = _written(AttemptId(run_id, digest, attempt), owner)
+    return {
+        key: value for key, value in given.items() if (is_safe(value) if key == names.ATTEMPT else is_durable(value))
+    }
+
+
+ATTEMPTS: Final[Mapping[str, Operation]] = {
+    "put": Operation(_written, _outcome),
+    "get": Operation(_attempt),
+    "finish": Operation(_written, _outcome),
+    "heartbeat": Operation(_beating, _outcome),
+    "patch": Operation(_written, _outcome),
+    "record": Operation(_recorded, _outcome),
+    "sleep": Operation(_step, _outcome),
+    "history": Operation(_read, _rows),
+}
+APPROVALS: Final[Mapping[str, Operation]] = {
+    "ask": Operation(_asked, _outcome),
+    "withdraw": Operation(_step, _outcome),
+    "lapse": Operation(_lapsed, _outcome),
+    "decide": Operation(_decided, _outcome),
+    "list": Operation(seen=_rows),
+    "find": Operation(_first_as(names.APPROVAL_ID)),
+}
+
+
+WAITING: Final[Mapping[str, Operation]] = {
+    "park": Operation(_parked_by, _outcome),
+    "wake": Operation(_run, _outcome),
+    "waiting": Operation(_run),
+    "waiting_runs": Operation(seen=_rows, watch=PollSpan),
+}
+JOURNAL: Final[Mapping[str, Operation]] = {
+    "append": Operation(_owned, _outcome),
+    "read": Operation(_run, _rows),
+    "ownership": Operation(_run, _rows),
+}
+
+
+def _page(kind: type, rows: Callable[[Any], int | None]) -> Callable[[OperationSpan, Any], None]:
+    def note(seen: OperationSpan, answer: Any) -> None:
+        count = rows(answer) if isinstance(answer, kind) else None
+        if count is not None:
+            seen.found(count)
+        elif not isinstance(answer, kind):
+            # Told once: nothing goes on before it is seen to.
+            if kind is ChangesPage:
+                seen.found(1)
+            seen(answer)
+
+    return note
+
+
+CHANGES: Final[Mapping[str, Operation]] = {
+    "current": Operation(watch=PollSpan),
+    "changes_since": Operation(seen=_page(ChangesPage, lambda page: len(page.changes)), watch=PollSpan),
+    "snapshot": Operation(seen=lambda seen, batch: seen.found(len(batch.runs))),
+    "list_runs": Operation(seen=_page(RunsPage, lambda page: len(page.runs))),
+    "cancellation": Operation(_run, _page(CancellationView, lambda _view: None)),
+}
+RETENTION: Final[Mapping[str, Operation]] = {"delete": Operation(_run, _outcome)}
+
+
+class _Attempts(Observed):
+    """``record`` happens most: where no span would be seen, the store is called as it is."""
+
+    def __init__(self, store: AttemptContract, instruments: Instruments) -> None:
+        super().__init__(store, instruments)
+        self._unseen = 0
+
+    def make_with(self, options: AttemptStoreOptions) -> Self:
+        return type(self)(self.store.make_with(options), self.instruments)
+
+    async def record(self, command: commands.Record) -> Any:
+        return await (self.store.record if self._is_unseen() else self._record)(command)
+
+    async def _record(self, command: commands.Record) -> Any:
+        with OperationSpan(self.instruments, f"{_ATTEMPTS}.record", lambda: _recorded(command)) as seen:
+            return seen(await self.store.record(command))
+
+    def _is_unseen(self) -> bool:
+        """Whether no span would be seen; asked again after some records, since a provider may come."""
+        if self._unseen == 0:
+            self._unseen = _TRUSTED if is_idle(self.instruments.tracer) else 1
+        self._unseen -= 1
+        return self._unseen > 0
+
+
+class _Approvals(Observed):
+    def __init__(self, store: ApprovalStore, instruments: Instruments, runs: RunStore) -> None:
+        super().__init__(store, instruments)
+        self._runs = runs
+
+    async def decide(self, command: commands.Decide) -> Any:
+        """It belongs to the trace of the request it came with, and is joined to its run's by a link."""
+        with OperationSpan(self.instruments, f"{_APPROVALS}.decide", lambda: _decided(command)) as seen:
+            if seen.recording:
+                seen.joined(await self._trace_of(command))
+            return seen(await self.store.decide(command))
+
+    async def _trace_of(self, command: commands.Decide) -> str | None:
+        """The trace of the run that asked; None where that cannot be read, which must not prevent the decision.
+
+        Read before the decision: a caller that is cancelled during this read has decided nothing.
+        """
+        with suppress(Exception):
+            approval = await self.store.find(command.approval_id)
+            run = None if approval is None else await self._runs.find(approval.run_id)
+            return None if run is None else run.trace
+        return None
+
+
+ObservedRunStore: Final[Callable[[RunStore, Instruments], RunStore]] = watched(RunStore, _RUNS, RUNS)
+_ObservedRunContract: Final[Callable[[RunContract, Instruments], RunContract]] = watched(RunContract, _RUNS, RUNS)
+ObservedAttemptStore: Final[Callable[[AttemptStore, Instruments], AttemptStore]] = watched(
+    AttemptStore, _ATTEMPTS, ATTEMPTS, _Attempts
+)
+_ObservedAttemptContract: Final[Callable[[AttemptContract, Instruments], AttemptContract]] = watched(
+    AttemptContract, _ATTEMPTS, ATTEMPTS, _Attempts
+)
+ObservedApprovalStore: Final[Callable[[ApprovalStore, Instruments, RunStore], ApprovalStore]] = watched(
+    ApprovalStore, _APPROVALS, APPROVALS, _Approvals
+)
+ObservedWaitingStore: Final[Callable[[WaitingStore, Instruments], WaitingStore]] = watched(
+    WaitingStore, "belay.waiting_store", WAITING
+)
+ObservedJournal: Final[Callable[[Journal, Instruments], Journal]] = watched(Journal, "belay.journal", JOURNAL)
+ObservedChanges: Final[Callable[[Changes, Instruments], Changes]] = watched(Changes, "belay.changes", CHANGES)
+ObservedRetention: Final[Callable[[Retention, Instruments], Retention]] = watched(
+    Retention, "belay.retention", RETENTION
+)
+_ObservedReads: Final[Callable[[SnapshotReads, Instruments], SnapshotReads]] = watched(SnapshotReads, _RUNS, _READS)
+"""Reads of one moment: their spans are those of the run store's reads."""
+
+
+class ObservedSnapshots(Observed, Snapshots):
+    """Views that stand still."""
+
+    @override
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[SnapshotReads]:
+        async with self.store.open() as reads:
+            yield _ObservedReads(reads, self.instruments)
+
+
+class ObservedWriter(Observed, Writer):
+    """The write boundary.
+
+    A run that is over is counted when the outermost write has committed: an attempt that is rolled back or repeated
+    has ended no run.
+    """
+
+    def __init__(self, writer: Writer, instruments: Instruments) -> None:
+        super().__init__(writer, instruments)
+        writer.on_retry(instruments.count_retry)
+        instruments.watch_queue(writer)
+
+    @override
+    async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
+        async def inside(transaction: Transaction) -> T:
+            return await body(self._inside(transaction))
+
+        with OperationSpan(self.instruments, _WRITE):
+            answer: T = await self.store.write(inside)
+            return answer
+
+    @override
+    def after_commit(self, hook: Hook) -> bool:
+        return bool(self.store.after_commit(hook))
+
+    @override
+    def on_retry(self, listener: Hook) -> None:
+        self.store.on_retry(listener)
+
+    @property
+    @override
+    def queued(self) -> int:
+        return int(self.store.queued)
+
+    def _inside(self, transaction: Transaction) -> Transaction:
+        tools = self.instruments.deferred(transaction.after_commit)
+        return replace(
+            transaction,
+            runs=_ObservedRunContract(transaction.runs, tools),
+            attempts=_ObservedAttemptContract(transaction.attempts, tools),
+            waiting=ObservedWaitingStore(transaction.waiting, tools),
+            journal=ObservedJournal(transaction.journal, tools),
+            writer=ObservedWriter(transaction.writer, self.instruments),
+        )
+
+
+SPANS: Final = frozenset(
+    {
+        _WRITE,
+        *(
+            f"{prefix}.{name}"
+            for prefix, operations in (
+                (_RUNS, RUNS),
+                (_ATTEMPTS, ATTEMPTS),
+                (_APPROVALS, APPROVALS),
+                ("belay.waiting_store", WAITING),
+                ("belay.journal", JOURNAL),
+                ("belay.changes", CHANGES),
+                ("belay.retention", RETENTION),
+            )
+            for name in operations
+        ),
+    }
+)
+"""The names of all spans of store operations."""

@@ -1,0 +1,184 @@
+"""Typed values to stored text and back (kernel 9 and 18).
+
+A codec gives back, fresh and resumed alike, a value that is equal to what was put in; what would come back as
+something else is refused before it is recorded.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import NoneType
+from typing import Any, Final, Generic, TypeVar
+
+from belay_core import limits
+from belay_core.errors import DefinitionError, ValueRefused
+from belay_core.records.attempt import JsonValue
+from belay_core.values import json
+from belay_core.values.extent import HOLDS_TOO_MANY, holds_too_many
+
+T = TypeVar("T")
+
+
+class Untyped:
+    """Stands for a missing annotation: plain JSON, exactly as written."""
+
+
+_PLAIN: Final = frozenset({Untyped, str, int, float, bool, NoneType})
+_CONTAINERS: Final[Mapping[Any, type]] = {
+    **dict.fromkeys((dict, dict[str, Any], dict[str, object]), dict),
+    **dict.fromkeys((list, list[Any], list[object]), list),
+}
+"""Annotations that say no more than which container of plain JSON it is."""
+_WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
+"""Fields under their own names, computed ones left out: what their type takes in again."""
+_READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
+"""Fields by their own names or by the aliases that people and other systems write."""
+
+
+class Codec(Generic[T]):
+    """Encodes and decodes values of one type; ``T`` is plain JSON where nothing was annotated."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = NoneType if annotation is None else annotation
+        """The type, as it was written."""
+        hashable = _hashable(self.annotation)
+        self._plain = hashable and self.annotation in _PLAIN
+        self._container = _CONTAINERS.get(self.annotation) if hashable else None
+        if not self._plain:
+            adapter = _adapter(self.annotation)
+            self._serialize, self._validate = adapter.serializer.to_python, adapter.validator.validate_json
+
+    def encode(self, value: T) -> str:
+        """The value as compact JSON text, verified to read back equal.
+
+        Raises ``ValueRefused``, which names the rule and the types involved, never the value.
+        """
+        return self.round_trip(value)[0]
+
+    def round_trip(self, value: T) -> tuple[str, T]:
+        """The stored text of a value, and the value as it will be read back. Raises ``ValueRefused``."""
+        if type(value) is self._container:
+            text = json.admitted(value, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+            if text is not None:
+                # Exactly the built-in types of JSON, all through: they read back as they are, whoever reads.
+                read_back: Any = json.decode(text)
+                return text, read_back
+        data = self._dumped(value)
+        text = self._text(value, data)
+        decoded = self.decode(text)
+        if not self._plain and not (
+            type(decoded) is type(value) and decoded == value and _same(self._dumped(decoded), data)
+        ):
+            raise ValueRefused(f"a value of type {type(value).__name__} would not read back equal")
+        return text, decoded
+
+    def decode(self, text: str) -> T:
+        """The value of a stored text. Raises ``ValueRefused`` where it does not fit the type."""
+        if self._plain:
+            return self._plain_value(text)  # type: ignore[no-any-return]
+        try:
+            return self._validate(text, **_READING)  # type: ignore[no-any-return]
+        except ValueError:
+            raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
+
+    def _plain_value(self, text: str) -> Any:
+        try:
+            value = json.decode(text)
+        except json.JsonRefused as refused:
+            raise ValueRefused(f"the stored value {refused}") from None
+        self._require_plain(value)
+        return value
+
+    def _text(self, value: object, data: Any) -> str:
+        text = json.admitted(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+        if text is not None:
+            return text
+        complaint = json.complaint(data, max_bytes=limits.MAXIMUM_VALUE_BYTES)
+        if complaint is not None:
+            raise ValueRefused(f"a value of type {type(value).__name__} {complaint}")
+        return json.encode(data)
+
+    def _dumped(self, value: object) -> Any:
+        """The value as data, or what is taken for it; whether it is, remains to be seen."""
+        if self._plain:
+            self._require_plain(value)
+            return value
+        if holds_too_many(value):
+            raise ValueRefused(f"a value of type {type(value).__name__} {HOLDS_TOO_MANY}")
+        try:
+            return self._serialize(value, **_WRITING)
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            kind, expected = type(value).__name__, _name(self.annotation)
+            raise ValueRefused(f"a value of type {kind} cannot be stored as {expected}") from None
+
+    def _require_plain(self, value: object) -> None:
+        expected = self.annotation
+        if expected is Untyped or type(value) is expected or (expected is float and type(value) is int):
+            return
+        raise ValueRefused(f"a value of type {type(value).__name__} is not {_name(expected)}")
+
+
+def _adapter(annotation: Any) -> Any:
+    from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+
+    config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    why = "is no type whose values can be stored as data"
+    try:
+        try:
+            adapter: Any = TypeAdapter(annotation, config=config)
+        except PydanticUserError as error:
+            if isinstance(error, PydanticSchemaGenerationError):
+                raise
+            adapter = TypeAdapter(annotation)  # models and dataclasses carry a configuration of their own
+        adapter.rebuild()
+        return adapter
+    except NameError:
+        why = "names a type that is not defined where it stands"
+    except PydanticUserError as error:
+        why += "" if error.code is None else f" ({error.code})"
+    except TypeError:
+        pass
+    raise DefinitionError(f"{_name(annotation)} {why}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same but for the order of what came from a set, which is any order."""
+    return one == other or _ordered(one) == _ordered(other)
+
+
+def _ordered(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return sorted((_ordered(item) for item in value), key=json.canonical)
+    if isinstance(value, dict):
+        return {key: _ordered(item) for key, item in value.items()}
+    return value
+
+
+def _name(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _hashable(annotation: object) -> bool:
+    try:
+        hash(annotation)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _cached(annotation: Any) -> Codec[Any]:
+    return Codec(annotation)
+
+
+def codec_for(annotation: Any) -> Codec[Any]:
+    """The codec of an annotation; ``Any`` and ``object`` mean plain JSON."""
+    if annotation is Any or annotation is object:
+        return _cached(Untyped)
+    return _cached(annotation) if _hashable(annotation) else Codec(annotation)
+
+
+def codec_of(value: object, of: Any = None) -> Codec[Any]:
+    """The codec of a value whose type is told by ``of`` or read off the value; bare containers are plain JSON."""
+    if of is not None:
+        return codec_for(of)
+    return codec_for(Untyped if type(value) in (list, dict) else type(value))

@@ -1,0 +1,135 @@
+"""Straight to PostgreSQL: over one connection of its own, whose statements are prepared once."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from typing_extensions import override
+
+from belay_drivers.postgres.batch import flush_of
+from belay_drivers.sql.connection.connection_runner import ConnectionRunner
+from belay_drivers.sql.connection.statement_channel import EngineEvents, NotSent, StatementChannel
+from belay_drivers.sql.statements.rows import Columns
+from belay_drivers.sql.statements.write_ops import Applied, WriteOp
+
+
+class StatementClient(StatementChannel):
+    """A wire for whatever is a single statement."""
+
+    @abstractmethod
+    async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[Columns]:
+        """The rows a statement answers; it commits by itself."""
+
+    @override
+    async def flush(self, works: Sequence[WriteOp]) -> Sequence[Applied | None]:
+        flush = flush_of(works)
+        return flush.answers(await self.ask(flush.sql, flush.given))
+
+
+class PostgresChannel(StatementClient):
+    """Over one connection, opened when it is needed first and when it was lost."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._told = EngineEvents(engine.sync_engine)
+        self._turn = asyncio.Lock()
+        self._held: _Held | None = None
+
+    @property
+    @override
+    def sync_engine(self) -> Engine:
+        return self._engine.sync_engine
+
+    @override
+    async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[Columns]:
+        async with self._turn:
+            held = self._held
+            if held is None:
+                held = self._held = await _opened(self._engine)
+            context = self._told.before(sql)
+            try:
+                rows = await held.fetch(sql, given)
+            except BaseException as error:
+                if not isinstance(error, asyncpg.PostgresError) or not held.is_open:
+                    self._held = None
+                    await held.close(broken=True)
+                raise
+            self._told.after(sql, context)
+            return rows
+
+    @override
+    async def close(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close(broken=False)
+        await self._engine.dispose()
+
+
+class TransactionChannel(StatementClient):
+    """Through a pooler that hands out connections by transaction: each statement is one, on whatever connection."""
+
+    def __init__(self, runner: ConnectionRunner) -> None:
+        self._runner = runner
+
+    @property
+    @override
+    def sync_engine(self) -> Engine:
+        return self._runner.sync_engine
+
+    @override
+    async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[Columns]:
+        def sent(connection: Connection) -> Sequence[Columns]:
+            with connection.begin():
+                return connection.exec_driver_sql(sql, given).mappings().all()
+
+        return await self._runner.run(sent)
+
+    @override
+    async def close(self) -> None:
+        """The connections are not its own."""
+
+
+class _Held:
+    """An open connection and the statements that are prepared on it."""
+
+    def __init__(self, connection: AsyncConnection, driver: Any) -> None:
+        self._connection = connection
+        self._driver = driver
+        self._prepared: dict[str, Any] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return not self._driver.is_closed()
+
+    async def fetch(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
+        """The rows a statement answers; it commits by itself."""
+        prepared = self._prepared.get(sql) or await self._prepare(sql)
+        try:
+            rows: list[Any] = await prepared.fetch(*given)
+        except asyncpg.InvalidCachedStatementError:
+            # A migration has changed what it answers: it was not executed, and is prepared anew.
+            rows = await (await self._prepare(sql)).fetch(*given)
+        return rows
+
+    async def _prepare(self, sql: str) -> Any:
+        prepared = self._prepared[sql] = await self._driver.prepare(sql)
+        return prepared
+
+    async def close(self, *, broken: bool) -> None:
+        """Close it; one that is broken without a word to the other side."""
+        if broken:
+            await self._connection.invalidate()
+        await self._connection.close()
+
+
+async def _opened(engine: AsyncEngine) -> _Held:
+    try:
+        connection = await engine.connect()
+        return _Held(connection, (await connection.get_raw_connection()).driver_connection)
+    except Exception as error:
+        raise NotSent from error

@@ -1,0 +1,1 @@
+"""Connections, transactions and what a database answers when they fail."""

@@ -1,0 +1,1 @@
+"""Statements and the rows they read and write."""

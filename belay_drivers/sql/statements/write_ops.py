@@ -1,0 +1,187 @@
+"""Writes that share a commit: what each of them is, and what a database answers of it (kernel 1 and 5)."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from belay_core.clock import Millis
+from belay_core.records.commands import Park, Settle, Start
+from belay_core.records.step_record import OPEN, StepRecord
+from belay_core.records.workflow_run import ApprovalRecord
+from belay_core.values import json
+from belay_drivers.sql.statements.fences import UNCLAIMED, UNOWNED, Fence
+from belay_drivers.sql.statements.keys import full_text_of, key_of
+
+
+class RecordOp:
+    """Attempts of one run, to be stored under a fence, all or none; ``rows`` and ``size`` as of the others.
+
+    No frozen dataclass, as it is made most: that costs three times as much.
+    """
+
+    __slots__ = ("attempts", "fence", "rows", "size")
+
+    def __init__(self, fence: Fence, attempts: tuple[StepRecord, ...]) -> None:
+        self.fence = fence
+        self.attempts = attempts
+        self.rows = len(attempts)
+        size = 0
+        for each in attempts:
+            size += _size_of(each)
+        self.size = size
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOp:
+    """A wait of one run begins under a fence: its attempt, and at a gate what is asked there."""
+
+    fence: Fence
+    attempt: StepRecord
+    approval: ApprovalRecord | None = None
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return _size_of(self.attempt) + (0 if self.approval is None else len(self.approval.subject))
+
+    def asked(self) -> tuple[str | int | None, ...]:
+        """What is asked, in the order of ``ASKED``, and what the journal says of it; nothing but None at a sleep."""
+        given = self.approval
+        if given is None:
+            return (None,) * (len(ASKED) + 1)
+        facts = json.encode({"gate": given.gate, "approval_id": given.approval_id})
+        asked = (given.approval_id, given.gate, given.subject, given.subject_digest, given.asked_at_ms)
+        return (*asked, given.lapse_at_ms, facts)
+
+
+ASKED: Final = ("approval_id", "gate", "subject", "subject_digest", "asked_at", "lapse_at")
+"""The columns of a question beside those of its attempt's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkOp:
+    """A run that is let go until something happens, under a fence; its owner has no notes to leave."""
+
+    fence: Fence
+    command: Park
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.request or "")
+
+    @property
+    def waiting(self) -> tuple[str, str | None, Millis | None]:
+        """What the row of the run says of the wait: reason, token, moment."""
+        waiting = self.command.waiting
+        return (waiting.reason, waiting.token, waiting.wake_at_ms)
+
+    @property
+    def facts(self) -> str:
+        """What the journal says of it."""
+        reason, token, wake_at_ms = self.waiting
+        return json.encode({"reason": reason, "token": token, "wake_at_ms": wake_at_ms})
+
+
+@dataclass(frozen=True, slots=True)
+class SettleOp:
+    """The end of one run, under a fence."""
+
+    fence: Fence
+    command: Settle
+
+    rows = 1
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.result or "") + len(self.command.error or "")
+
+    @property
+    def facts(self) -> str:
+        """What the journal says of it."""
+        return json.encode({"status": self.command.status.value})
+
+
+@dataclass(frozen=True, slots=True)
+class StartOp:
+    """A new run."""
+
+    command: Start
+    now_ms: Millis
+
+    rows = 1
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return key_of(self.command.run_id)
+
+    @property
+    def size(self) -> int:
+        """About how many characters it sends."""
+        return len(self.command.input)
+
+    def row(self) -> tuple[str | int | None, ...]:
+        """The run as a row: in the order of ``BEGUN``."""
+        given, run_key = self.command, self.key
+        return (
+            run_key,
+            full_text_of(given.run_id, run_key),
+            given.workflow,
+            given.version,
+            given.priority,
+            self.now_ms if given.run_at_ms is None else given.run_at_ms,
+            self.now_ms,
+            given.idempotency_key,
+            given.input,
+            given.trace,
+            json.encode({"workflow": given.workflow, "version": given.version}),
+        )
+
+
+BEGUN = (
+    "run_id",
+    "full_id",
+    "workflow",
+    "version",
+    "priority",
+    "ready_at",
+    "created_at",
+    "idempotency_key",
+    "input",
+    "trace",
+    "facts",
+)
+WriteOp: TypeAlias = RecordOp | WaitOp | ParkOp | SettleOp | StartOp
+
+
+class Applied(NamedTuple):
+    """The write is done, and the run's marks are these.
+
+    ``doubtful`` says that an attempt stood there, ended, and was left as it was: the same, or another.
+    """
+
+    ready_at: Millis | None = None
+    cancel_requested_at: Millis | None = None
+    ambiguous: bool = False
+
+
+OPEN_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
+"""The states of attempts that a later record replaces, as a list in SQL."""
+LET_GO: Final = ", ".join(f"{name} = NULL" for name in (*UNOWNED, *UNCLAIMED))
+"""What becomes of a run's row, in SQL, when its owner lets it go."""
+
+
+def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
+    """What the row of a run has to say for a write under this fence: run, host, process, nonce, epoch, sequence."""
+    lease = fence.lease
+    owner = lease.owner
+    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
+
+
+def _size_of(attempt: StepRecord) -> int:
+    return len(attempt.outcome or "") + len(attempt.error or "") + len(attempt.meta)

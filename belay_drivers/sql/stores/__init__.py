@@ -1,0 +1,1 @@
+"""The stores over one SQL database."""
