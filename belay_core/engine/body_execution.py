@@ -11,6 +11,7 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Abandon, Answer, ExecutingStep, Review, ReviewNeeded
 from belay_core.engine.engine_task import EngineTask
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.recorded_order import RecordedOrder, origin
 from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.replay import Call, ReplayScheduler
 from belay_core.engine.services import Services
@@ -30,12 +31,14 @@ _MOST_REFUSALS = 100
 class BodyExecution:
     """The state of one play."""
 
-    def __init__(self, services: Services, handle: LeaseHandle, history: RunHistory) -> None:
+    def __init__(self, services: Services, handle: LeaseHandle, history: RunHistory, code: str) -> None:
         self.services = services
         self.handle = handle
         self.run = history.run
         self.records = RecordedSteps(history)
-        self.replay = ReplayScheduler(services.stores.clock, services.settings.quiet, services.iterations)
+        self.code = code
+        """The digest of the body's code."""
+        self.replay = _scheduler(services, RecordedOrder(history.attempts, code))
         self.root = Scope(self.run.run_id, "", self.run.started_at_ms or self.run.created_at_ms)
         self.replay.open_scope(self.root)
         self.watched = not services.watchers.idle
@@ -154,6 +157,11 @@ class BodyExecution:
             self.replay.waits(call, RunWait("released", call.key))
             await self.never()
 
+    def origin(self, call: Call, facts: dict[str, JsonValue] | None = None) -> str:
+        """The ``meta`` of a call's record: its place among the answers, and further facts."""
+        text = origin(call.asked, self.replay.order.count, self.code)
+        return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
+
     async def never(self) -> None:
         """Wait for the end of the play."""
         await asyncio.get_running_loop().create_future()
@@ -187,6 +195,16 @@ class BodyExecution:
                 self.send_to_review("diverged", key, "another input under a name that is recorded more than once")
             self._suspects.add(name)
             self.note("other_input", key)
+
+    def goes_on_without(self, key: str) -> bool:
+        """A recorded call is not made again: by other code it need not be, by the same code it had to be."""
+        if key and self.replay.order.is_foreign(key):
+            return True
+        if self.review is None:
+            what = f"{key} is recorded, and" if key else "a call was open before the next answer, and"
+            self.review = Review("diverged", key or None, f"{what} the body went on without calling it again")
+        self.handle.signal.set()
+        return False
 
     def note(self, what: str, key: str) -> None:
         """Keep something an operator may want to know; it is written when the run is parked or settled."""
@@ -291,3 +309,8 @@ class BodyExecution:
             self.handle.signal.set()
         await self.never()
         raise error
+
+
+def _scheduler(services: Services, order: RecordedOrder) -> ReplayScheduler:
+    settings = services.settings
+    return ReplayScheduler(services.stores.clock, settings.quiet, services.iterations, order, settings.catch_up)

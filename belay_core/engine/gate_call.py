@@ -79,6 +79,8 @@ class GateCall:
             self._execution.send_to_review("undecodable", last.step_key, detail)
 
     async def _ask(self) -> Answer:
+        if self._asked is None:
+            await self._execution.replay.caught_up()
         await self._execution.require_unheld(self._call)
         if self._asked is None:
             verdict = await self._judged()
@@ -189,6 +191,7 @@ class GateCall:
             idempotent=True,
             started_at_ms=self._execution.services.now(),
             input_digest=self._digest,
+            meta=self._execution.origin(self._call),
         )
 
     def _approval(self, asked: StepRecord) -> ApprovalRecord:

@@ -1,7 +1,8 @@
-"""Who works, who waits, and whose answer is next (kernel 13 and 15).
+"""Which calls are open, and which answer the author's code is given next (kernel 13 and 15).
 
-The author's code sees one answer at a time, in the order in which they were recorded, and the next one only when it
-has done what it does upon the last: so a replay takes the branches the first play took.
+The author's code sees one answer at a time, in the order in which they were recorded. A recorded answer is due when
+every call is open that the records say was open before it (``recorded_order``); where the records say nothing, when the
+code has opened its next calls or shows no sign of doing so.
 """
 
 import asyncio
@@ -12,17 +13,20 @@ from typing import Any
 
 from belay_core.clock import Clock, Millis, Signal, event_or_time
 from belay_core.engine.loop_iterations import LoopIterations
+from belay_core.engine.recorded_order import RecordedOrder
 from belay_core.records.workflow_run import RunWait
 from belay_core.workflows.scope import Scope
 
 _TURNS = 12
 """Turns of the event loop after which code that holds several open calls counts as having done what it does."""
+_PATIENT_TURNS = 20_000
+"""Turns of the event loop that a recorded call is waited for where no time passes by itself."""
 
 
 class Call:
     """One open ``ctx`` call: it works until it says that it waits."""
 
-    __slots__ = ("given_up", "inline", "key", "place", "scope", "task", "waiting")
+    __slots__ = ("asked", "given_up", "inline", "key", "place", "scope", "task", "waiting")
 
     def __init__(self, key: str, scope: Scope, task: "asyncio.Task[Any] | None") -> None:
         self.key = key
@@ -30,6 +34,8 @@ class Call:
         self.task = task
         """The author's task that awaits the answer; None once the call is closed."""
         self.inline = task is scope.task
+        self.asked = 0
+        """The place of the last answer that was given when it was opened."""
         self.waiting: RunWait | None = None
         self.given_up = False
         """Set once the author no longer waits for the answer."""
@@ -38,9 +44,17 @@ class Call:
 
 
 class ReplayScheduler:
-    """The open calls and scopes of one play."""
+    """The open calls and scopes of one execution of a body."""
 
-    def __init__(self, clock: Clock, quiet: float, iterations: LoopIterations) -> None:
+    def __init__(
+        self, clock: Clock, quiet: float, iterations: LoopIterations, order: RecordedOrder, patience: float = 0.0
+    ) -> None:
+        self.order = order
+        self.last = 0
+        """The place of the last answer that was given."""
+        self.on_missing: Callable[[str], bool] = _go_on
+        """Called with a recorded call that is not opened again; whether to go on without it."""
+        self._patience_ms = patience * 1000
         self.calls: dict[str, Call] = {}
         self.changed = Signal()
         """Set by everything that happens here."""
@@ -92,6 +106,8 @@ class ReplayScheduler:
         if not scope.watched:
             self._watch(scope)
         call = Call(key, scope, asyncio.current_task())
+        call.asked = self.last
+        self.order.open(key)
         self.calls[key] = call
         self._working += 1
         scope.open_calls += 1
@@ -151,8 +167,8 @@ class ReplayScheduler:
 
     async def turn(self, call: Call, recorded: int, at: Millis = 0) -> None:
         """Come back when it is this answer's turn; the call is closed then, and its scope stands at this moment."""
-        if not self._ready and not self._busy:
-            self.close(call, at)
+        if not self._ready and not self._busy and self.order.missing_before(recorded) is None:
+            self._give(call, recorded, at)
             return
         turn = asyncio.get_running_loop().create_future()
         self._queue(call, recorded, at, turn, None)
@@ -160,10 +176,10 @@ class ReplayScheduler:
 
     def deliver(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
         """Set ``turn`` to the answer when it is its turn, as ``turn`` does; who has gone away is told nothing."""
-        if self._ready or self._busy:
+        if self._ready or self._busy or self.order.missing_before(recorded) is not None:
             self._queue(call, recorded, at, turn, answer)
         elif not turn.done():
-            self.close(call, at)
+            self._give(call, recorded, at)
             turn.set_result(answer)
 
     def _queue(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
@@ -188,19 +204,66 @@ class ReplayScheduler:
         """What the open calls wait for."""
         return [call.waiting for call in self.calls.values() if call.waiting is not None]
 
+    def forget_watchers(self) -> None:
+        """Call back no more."""
+        self.on_rest, self.on_missing = None, _go_on
+
     def stop(self) -> None:
         """Deliver no further answer."""
         if self._pump is not None:
             self._pump.cancel()
 
+    async def caught_up(self) -> None:
+        """Come back when every recorded call is open, or ``on_missing`` has said to go on without it."""
+        while (missing := self.order.missing()) is not None:
+            if await self._opens_another():
+                continue
+            if self._ready and self.order.missing_before(self._ready[0][0]) is None:
+                # An answer is on its way, and the call may be opened upon it.
+                await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+            elif self.on_missing(missing):
+                self.order.give_up(missing)
+            else:
+                await asyncio.get_running_loop().create_future()
+
     async def _deliver(self) -> None:
         while self._ready:
             await self._settled()
-            _, _, call, at, turn, answer = heapq.heappop(self._ready)
+            missing = self.order.missing_before(self._ready[0][0])
+            if missing is not None and not await self._opens_another():
+                if not self.on_missing(missing):
+                    return
+                self.order.give_up(missing)
+            if missing is not None:
+                continue
+            recorded, _, call, at, turn, answer = heapq.heappop(self._ready)
             if not turn.done():
-                self.close(call, at)
+                self._give(call, recorded, at)
                 turn.set_result(answer)
         self._resting.set()
+
+    def _give(self, call: Call, recorded: int, at: Millis) -> None:
+        self.last = max(self.last, recorded)
+        self.close(call, at)
+
+    async def _opens_another(self) -> bool:
+        """Wait until another call is opened; False where none will be, as far as can be told."""
+        opened, began, turns = self.order.count, self._clock.elapsed(), 0
+        while self.order.count == opened:
+            if not any(not scope.over for scope in self._busy):
+                # Every task waits for an answer, and none is opened without one.
+                return False
+            left = self._patience_ms - (self._clock.elapsed() - began)
+            if self._quiet_ms:
+                if left <= 0:
+                    return False
+                self.changed.clear()
+                await event_or_time(self.changed, self._clock, left / 1000)
+            elif (turns := turns + 1) > _PATIENT_TURNS:
+                return False
+            else:
+                await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop, no time)
+        return True
 
     async def _settled(self) -> None:
         """Come back when every scope has opened its next call, or gives no sign of doing so."""
@@ -290,3 +353,7 @@ class ReplayScheduler:
             if self.on_rest is not None:
                 told, self.on_rest = self.on_rest, None
                 told()
+
+
+def _go_on(_key: str) -> bool:
+    return True

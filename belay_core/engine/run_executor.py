@@ -101,7 +101,7 @@ class RunExecutor:
             return await self._closing.cancelled(())
         if history is None:
             return await self._closing.park_for_review(_UNREADABLE, ())
-        return await self._execution(BodyExecution(self._services, self.handle, history))
+        return await self._execution(BodyExecution(self._services, self.handle, history, self._definition.code))
 
     async def _execution(self, execution: BodyExecution) -> str | None:
         execution.held = self._leaving
@@ -135,6 +135,7 @@ class RunExecutor:
         signal = self.handle.signal
         body.add_done_callback(self._ended)
         execution.replay.on_rest = lambda: self._watch_idle(execution)
+        execution.replay.on_missing = execution.goes_on_without
         try:
             while True:
                 await signal.wait()
@@ -148,7 +149,7 @@ class RunExecutor:
                 await self._look(execution)
         finally:
             body.remove_done_callback(self._ended)
-            execution.replay.on_rest = None
+            execution.replay.forget_watchers()
             if self._idle is not None:
                 self._idle.remove_done_callback(self._ended)
                 self._idle.cancel()

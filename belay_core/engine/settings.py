@@ -23,6 +23,8 @@ class Settings:
     """Seconds an idle run stays in memory before it is parked."""
     quiet: float = 0.1
     """Seconds without a sign after which code that waits for no ``ctx`` call counts as idle."""
+    catch_up: float = 60.0
+    """Seconds that a replay waits for a recorded call to be made again, before the run goes to review."""
     threads: int = 32
     """Threads for steps that are not async."""
 

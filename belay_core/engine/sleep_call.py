@@ -34,6 +34,7 @@ class SleepCall:
 
     async def _sleep(self) -> Answer:
         if self._begun is None:
+            await self._execution.replay.caught_up()
             await self._execution.require_unheld(self._call)
             self._begun = self._begin()
             await self._execution.handle.begin_sleep(self._begun)
@@ -59,7 +60,7 @@ class SleepCall:
             state=StepState.WAITING,
             idempotent=True,
             started_at_ms=now,
-            meta=json.encode({"wake_at": wake_at}),
+            meta=self._execution.origin(self._call, {"wake_at": wake_at}),
         )
 
     async def _end(self, begun: StepRecord, state: StepState) -> StepRecord:

@@ -87,6 +87,8 @@ class StepCall:
         """Go on from the attempts there are until there is an answer."""
         attempts, given = self._attempts, copy_context()
         executed = False
+        if not attempts:
+            await self._execution.replay.caught_up()
         while True:
             number, failed = 1, 0
             if attempts:
@@ -261,7 +263,7 @@ class StepCall:
             finished_at_ms=self._execution.services.now(),
             outcome=outcome,
             error=error,
-            meta="{}" if meta is None else json.encode(meta),
+            meta=self._execution.origin(self._call, meta),
         )
 
     def _place(self) -> int:
@@ -277,6 +279,7 @@ class StepCall:
             idempotent=self._step.idempotent,
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
+            meta=self._execution.origin(self._call),
         )
 
 

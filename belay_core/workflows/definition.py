@@ -43,6 +43,11 @@ class Definition(ABC, Generic[In, Out]):
         return fingerprint(self.input_annotation, self.shape)
 
     @functools.cached_property
+    def code(self) -> str:
+        """A short digest of the body's code: records made by other code need not be met again."""
+        return self.version[:8]
+
+    @functools.cached_property
     def input_codec(self) -> Codec[In]:
         """How inputs are stored."""
         return checked_codec(self.name, "input", self.input_annotation)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, get_type_hints, overload
 
 from belay_core.errors import DefinitionError
 from belay_core.values.codecs import Untyped
+from belay_core.workflows.code_digest import code_digest
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.names import admitted_name
@@ -49,6 +50,11 @@ class FunctionWorkflow(Definition[In, Out], Generic[In, Out]):
     def result_annotation(self) -> Any:
         """The return annotation."""
         return self._hints.get("return", Untyped)
+
+    @functools.cached_property
+    def code(self) -> str:
+        """The digest of the function, and of those of its module that it names."""
+        return code_digest(self.fn)
 
     async def body(self, ctx: Context, given: In) -> Out:
         """Call the function."""

@@ -357,8 +357,6 @@ async def test_a_kind_that_changed_goes_to_review(bench, stage):
 
 
 async def test_a_new_step_among_recorded_ones_is_executed_and_a_removed_one_is_noted(bench, stage):
-    version = 1
-
     async def old() -> str:
         return "old"
 
@@ -367,15 +365,17 @@ async def test_a_new_step_among_recorded_ones_is_executed_and_a_removed_one_is_n
 
     @workflow("evolving")
     async def evolving(ctx: Context) -> str:
-        if version == 1:
-            await ctx.step(old)
-            await ctx.step(step(name="hang", idempotent=True)(stage.hang))
+        await ctx.step(old)
+        await ctx.step(step(name="hang", idempotent=True)(stage.hang))
+        return await ctx.step(new)
+
+    @workflow("evolving")
+    async def evolved(ctx: Context) -> str:
         return await ctx.step(new)
 
     run = await bench.client.start(evolving)
     await bench.until_dead(evolving, at=stage.stuck)
-    version = 2
-    await bench.drained(evolving)
+    await bench.drained(evolved)
     assert await run.result() == "new"
     assert [each.kind for each in await bench.client.journal(run)].count("noted") == 1
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from belay_core.engine.loop_iterations import LoopIterations
+from belay_core.engine.recorded_order import RecordedOrder
 from belay_core.engine.replay import Call, ReplayScheduler
 from belay_core.records.workflow_run import RunWait
 from belay_core.workflows.scope import Scope
@@ -23,7 +24,7 @@ def opened(replay: ReplayScheduler, scope: Scope, key: str) -> Call:
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_code_has_its_turns_of_the_loop_also_while_somebody_waits_for_the_run_to_be_idle(watched):
-    replay, heard = ReplayScheduler(ManualClock(), 0.0, LoopIterations()), []
+    replay, heard = ReplayScheduler(ManualClock(), 0.0, LoopIterations(), RecordedOrder((), "")), []
     slow, quick, sleeping = (Scope("run", f"{name}/", 0) for name in ("slow", "quick", "sleeping"))
     for scope in (slow, quick, sleeping):
         replay.open_scope(scope)

@@ -1,0 +1,84 @@
+"""The order of calls among answers, as the records have it.
+
+Each record says after which answer its call was opened (``asked``), and how many calls had been opened when its answer
+got its place (``opened``). A body that is deterministic between its calls opens all of them again without needing a
+later answer. So a replay that gives an answer only when they are open takes the branch of the first execution, however
+long the author's code waits for something else in between.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from belay_core.records.step_record import StepRecord
+
+ASKED: Final = "asked"
+OPENED: Final = "opened"
+CODE: Final = "code"
+
+
+def origin(asked: int, opened: int, code: str) -> str:
+    """The ``meta`` of a record: after which answer its call was opened, how many calls had been, by which code."""
+    return f'{{"{ASKED}":{asked},"{OPENED}":{opened},"{CODE}":"{code}"}}'
+
+
+class RecordedOrder:
+    """Which recorded calls this execution has opened, and which it has yet to open before an answer is due."""
+
+    def __init__(self, attempts: Iterable[StepRecord], code: str) -> None:
+        self.count = 0
+        """How many calls were opened in this execution."""
+        self._opened: set[str] = set()
+        self._foreign: set[str] = set()
+        """Calls that other code recorded: this code need not have them."""
+        self._counts: dict[int, int] = {}
+        first: dict[str, int] = {}
+        for attempt in attempts:
+            facts = _facts(attempt.meta)
+            asked, opened = facts.get(ASKED), facts.get(OPENED)
+            if type(asked) is not int or type(opened) is not int:
+                continue
+            first.setdefault(attempt.step_key, asked)
+            if facts.get(CODE) != code:
+                self._foreign.add(attempt.step_key)
+            elif attempt.recorded is not None:
+                self._counts[attempt.recorded] = opened
+        self._expected = sorted(((asked, key) for key, asked in first.items()), reverse=True)
+        """Recorded calls that are not opened yet, the one that was opened first at the end."""
+
+    def open(self, key: str) -> None:
+        """A call is opened."""
+        self.count += 1
+        if self._expected:
+            self._opened.add(key)
+
+    def give_up(self, key: str) -> None:
+        """The call will not be opened by this code."""
+        if key:
+            self._opened.add(key)
+        else:
+            self._counts.clear()
+
+    def is_foreign(self, key: str) -> bool:
+        """Whether other code recorded the call."""
+        return key in self._foreign
+
+    def missing(self) -> str | None:
+        """The first recorded call that is not open yet; None where the replay has caught up."""
+        expected, opened = self._expected, self._opened
+        while expected and expected[-1][1] in opened:
+            expected.pop()
+        return expected[-1][1] if expected else None
+
+    def missing_before(self, place: int) -> str | None:
+        """The first call that was open before the answer of this place, and is not yet; "" for one not recorded."""
+        if (key := self.missing()) is not None and self._expected[-1][0] < place:
+            return key
+        return "" if self.count < self._counts.get(place, 0) else None
+
+
+def _facts(meta: str) -> dict[str, Any]:
+    if f'"{ASKED}"' not in meta:
+        return {}
+    found: object = json.loads(meta)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
