@@ -171,7 +171,7 @@ class AttemptInput:
     options: AttemptStoreOptions = field(default_factory=AttemptStoreOptions)
 
     def refuse(self, detail: str) -> NoReturn:
-        """Raise ``invalid_attempt``."""
+        """Raise ``AttemptStoreError`` (``invalid_attempt``)."""
         raise AttemptStoreError("invalid_attempt", self.method, detail)
 
     def owner(self, value: object) -> OwnerId:
@@ -232,7 +232,7 @@ class AttemptInput:
         return AttemptPatch(**copy)
 
     def heartbeat(self, now_ms: object, checkpoint: Any) -> tuple[Millis, Any]:
-        """A sign of life of an attempt, and the checkpoint that may come with it."""
+        """A heartbeat of an attempt, in milliseconds, and the checkpoint that may come with it."""
         if not is_safe(now_ms):
             self.refuse("now_ms must be a non-negative safe integer")
         copy = {"checkpoint": checkpoint}

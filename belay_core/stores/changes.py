@@ -110,9 +110,12 @@ class Cursor:
     """The last run of a page: whose page that was, and where the next one begins."""
 
     source: str
+    """The name of the database."""
     filters: str
+    """A digest of the filters that the page was asked for with."""
     created_at_ms: Millis
     run_key: str
+    """The run's id, or its digest where it is long."""
 
     def __str__(self) -> str:
         return f"{self.source}.{self.filters}.{self.created_at_ms:014x}.{self.run_key.encode().hex()}"

@@ -77,6 +77,7 @@ RESERVED: Final = frozenset(
 )
 """Kinds that belay writes; later ones will begin with ``belay.``."""
 RESERVED_PREFIXES: Final = (OWNERSHIP_PREFIX, "belay.")
+"""Kinds that begin so are belay's own."""
 MOST_ENTRIES: Final = 1_000
 """Entries of one reading."""
 

@@ -297,6 +297,7 @@ class RunContract(
 
 
 COMPANION_PREFIX: Final = "flows.companion/"
+"""Ids that begin so are refused."""
 _KINDS: Final[dict[str, EvidenceKind]] = {kind: kind for kind in get_args(EvidenceKind)}
 _CANCEL_STATES: Final[dict[str, Literal["absent", "present"]]] = {"absent": "absent", "present": "present"}
 
@@ -343,13 +344,13 @@ class RunInput:
         return owner
 
     def moment(self, value: object, field: str) -> Millis:
-        """A moment that decides no lease."""
+        """A moment in milliseconds that decides no lease."""
         if not is_safe(value):
             self.refuse(field, _SAFE)
         return value
 
     def lease_reading(self, value: object, clock: Clock, run_id: RunId, **about: object) -> Millis:
-        """A reading that decides a lease: whole, and not too far ahead of the store's clock.
+        """A reading in milliseconds that decides a lease: whole, and not too far ahead of the store's clock.
 
         ``about`` tells the error more of what the reading was for.
         """

@@ -38,8 +38,8 @@ WHOLE = [
     "belay_core.limits",
     "belay_core.clock",
     *(
-        f"belay_core.outcomes.{name}"
-        for name in ("attempts", "changes", "engine", "journal", "retention", "runs", "waiting")
+        f"belay_core.stores.{name}"
+        for name in ("approvals", "attempts", "changes", "journal", "retention", "run_contract", "runs", "waiting")
     ),
     *(
         f"belay_core.records.{name}"

@@ -10,7 +10,7 @@ from belay_core import Client, Worker, open_stores
 from belay_testing.cancels.helper import Cancels
 from belay_testing.clock import ManualClock
 from belay_testing.crashes.helper import Crashes
-from belay_testing.drive import decide, drain
+from belay_testing.drive import decide, run_ready
 from belay_testing.handles import WorkerFactory
 from letters.newsletter import Letter, newsletter, outbox, write
 
@@ -25,7 +25,7 @@ def empty_outbox() -> Iterator[None]:
 async def test_an_approved_letter_goes_to_every_reader(belay_worker: WorkerFactory) -> None:
     async with belay_worker([newsletter]) as worker:
         run = await worker.client.start(newsletter, "climbing")
-        await drain(worker)
+        await run_ready(worker)
         assert outbox == []
         await decide(worker, run, "editor", by="ada")
         assert await run.result() == 2
@@ -35,7 +35,7 @@ async def test_an_approved_letter_goes_to_every_reader(belay_worker: WorkerFacto
 async def test_an_editor_may_change_it(belay_worker: WorkerFactory) -> None:
     async with belay_worker([newsletter]) as worker:
         run = await worker.client.start(newsletter, "climbing")
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run, "editor", by="ada", edited=Letter("Nothing new", ["cyd"]))
         assert await run.result() == 1
     assert outbox == ["cyd: Nothing new"]
@@ -44,7 +44,7 @@ async def test_an_editor_may_change_it(belay_worker: WorkerFactory) -> None:
 async def test_a_rejected_letter_stays(belay_worker: WorkerFactory) -> None:
     async with belay_worker([newsletter]) as worker:
         run = await worker.client.start(newsletter, "climbing")
-        await drain(worker)
+        await run_ready(worker)
         await decide(worker, run, "editor", "rejected", reason="dull")
         assert await run.result() == 0
 
@@ -52,9 +52,9 @@ async def test_a_rejected_letter_stays(belay_worker: WorkerFactory) -> None:
 async def test_nobody_looked(belay_worker: WorkerFactory, belay_clock: ManualClock) -> None:
     async with belay_worker([newsletter]) as worker:
         run = await worker.client.start(newsletter, "climbing")
-        await drain(worker)
+        await run_ready(worker)
         belay_clock.advance(timedelta(days=2))
-        await drain(worker)
+        await run_ready(worker)
         assert await run.result() == 0
 
 
