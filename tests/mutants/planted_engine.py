@@ -54,8 +54,29 @@ KEYS: Final[tuple[Mutant, ...]] = (
     mutant(
         "answers_without_a_turn",
         "belay_core/engine/replay.py",
-        ("        if not self._ready and not self._busy:\n", "        if True:\n"),
+        (
+            "        if not self._ready and not self._busy and self.order.missing_before(recorded) is None:\n",
+            "        if True:\n",
+        ),
         by="first_of_two or same_story",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "answer_before_the_calls_that_were_open",
+        "belay_core/engine/recorded_order.py",
+        ("self._expected[-1][0] < place:\n            return key", "False:\n            return key"),
+        ('return "" if self.count < self._counts.get(place, 0) else None', "return None"),
+        by="foreign or takes_the_branch",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "unrecorded_call_before_the_replay_has_caught_up",
+        "belay_core/engine/replay.py",
+        (
+            "        while (missing := self.order.missing()) is not None:\n",
+            "        while (missing := None) is not None:\n",
+        ),
+        by="takes_no_other_branch or reproduced_or_stops",
         tests=_ENGINE,
     ),
     mutant(
