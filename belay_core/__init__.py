@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from belay_core.errors import RunFailed as RunFailed
     from belay_core.errors import RunNotFoundError as RunNotFoundError
     from belay_core.errors import SchemaMismatch as SchemaMismatch
-    from belay_core.errors import StepCancelled as StepCancelled
     from belay_core.errors import StepFailed as StepFailed
     from belay_core.errors import ValueRefused as ValueRefused
     from belay_core.records.commands import GiveUp as GiveUp
@@ -60,7 +59,6 @@ _HOMES = {
         "RunFailed",
         "RunNotFoundError",
         "SchemaMismatch",
-        "StepCancelled",
         "StepFailed",
         "ValueRefused",
     ),

@@ -217,11 +217,3 @@ class StepFailed(BelayError):
         self.step = step
         self.type = error_type
         self.message = message
-
-
-class StepCancelled(BelayError):
-    """The step named ``step`` was cancelled by its author while it ran; raised where a replay awaits it again."""
-
-    def __init__(self, step: str) -> None:
-        super().__init__(f"step {step} was cancelled")
-        self.step = step

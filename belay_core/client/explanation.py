@@ -129,9 +129,11 @@ def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str,
 
 
 def _unkept(orphan: StepRecord) -> str:
-    """What is known of a step whose function has ended, and whose result could not be kept."""
+    """What is known of a step whose effect may have taken place, and of which no result is kept."""
     kind, message = read_failure(orphan.error)
-    return f"it took place, and its result cannot be kept: {kind}: {message}"
+    if read_facts(orphan.meta).get("unencodable"):
+        return f"it took place, and its result cannot be kept: {kind}: {message}"
+    return f"its time was up before it ended, and it may have taken place: {kind}: {message}"
 
 
 def _last_attempts(history: RunHistory) -> Iterable[StepRecord]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from belay_core.clock import Millis
 from belay_core.engine.failures import read_failure
-from belay_core.errors import BelayError, StepCancelled, StepFailed
+from belay_core.errors import BelayError, StepFailed
 from belay_core.records.step_record import UNWANTED, StepRecord, StepState
 from belay_core.values import json
 
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
         return self.record.finished_at_ms or self.record.started_at_ms
 
     def given(self) -> Any:
-        """The value. Raises ``StepFailed`` or ``StepCancelled`` where the record says so.
+        """The value. Raises ``StepFailed`` where the record says so.
 
         The error is made here: one that was kept would hold the frames it is raised in, and these hold the answer.
         """
@@ -45,8 +45,6 @@ class Answer(NamedTuple):
             return self.value
         if record.state is StepState.FAILED:
             raise StepFailed(record.step, *read_failure(record.error))
-        if self.is_unwanted:
-            raise StepCancelled(record.step)
         return self.value
 
 

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Answer, ExecutingStep, Review, ReviewNeeded
+from belay_core.engine.author_cancel import cancel_again
 from belay_core.engine.lease import LeaseHandle, LeaseLost
 from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
 from belay_core.engine.replay import Call, ReplayScheduler
@@ -134,6 +135,10 @@ class RecordedSteps:
         if attempt.state is not StepState.SUCCEEDED and is_orphan(attempt):
             self._orphans[attempt.step_key] = attempt
 
+    def orphans(self) -> list[StepRecord]:
+        """All attempts whose end nobody knows."""
+        return list(self._orphans.values())
+
     def orphan(self) -> StepRecord | None:
         """An attempt whose end nobody knows, if there is one."""
         return next(iter(self._orphans.values()), None)
@@ -228,11 +233,14 @@ class BodyExecution:
         return answer.given()
 
     async def give(self, call: Call, answer: Answer) -> Any:
-        """Hand over an answer when it is its turn."""
+        """Hand over an answer when it is its turn; where the author had not waited for it, end its wait again."""
         try:
             await self.replay.turn(call, answer.place, answer.at_ms)
+            if answer.is_unwanted:
+                cancel_again(cast("asyncio.Task[Any]", asyncio.current_task()))
+                await self.never()
         except asyncio.CancelledError:
-            if not self.unwinding:
+            if not self.unwinding and call.task is not None:
                 await self._run_uncancelled(partial(self._decline, call, answer))
             self.replay.close(call)
             raise

@@ -6,7 +6,7 @@ from typing import Any
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Review
-from belay_core.engine.body_execution import BodyExecution
+from belay_core.engine.body_execution import BodyExecution, RecordedSteps
 from belay_core.engine.failures import failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
 from belay_core.engine.services import Services
@@ -18,6 +18,7 @@ from belay_core.records.workflow_run import RunEnd, RunWait
 from belay_core.stores.attempts import RunNotFound
 from belay_core.stores.run_contract import FenceLost
 from belay_core.stores.runs import PendingSignal, RunParkOutcome, SettleOutcome
+from belay_core.values import json
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.raised import Raised, outcome_of
 
@@ -58,9 +59,13 @@ class RunCompletion:
         if attempt.state is not StepState.ORPHANED:
             await self._handle.record(replace(attempt, state=StepState.ORPHANED, finished_at_ms=self._services.now()))
 
-    async def cancelled(self, notes: tuple[str, ...]) -> str | None:
-        """Somebody asked the run to stop, and it has."""
-        return await self._settle(RunStatus.CANCELLED, notes)
+    async def cancelled(self, records: RecordedSteps, notes: tuple[str, ...]) -> str | None:
+        """The run was asked to stop, and has; attempts whose end is unknown are closed as orphaned, and noted."""
+        unknown: list[str] = []
+        for attempt in records.orphans():
+            await self._orphaned(attempt)
+            unknown.append(json.encode({"note": "orphaned", "step": attempt.step_key}))
+        return await self._settle(RunStatus.CANCELLED, (*notes, *unknown))
 
     async def parked(self, waits: list[RunWait], notes: tuple[str, ...]) -> str | None:
         """Nothing can happen until somebody or the clock brings what the open calls wait for."""

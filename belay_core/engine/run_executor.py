@@ -9,7 +9,7 @@ from typing import Any
 
 from belay_core.clock import event_or_time
 from belay_core.engine.answers import Review
-from belay_core.engine.body_execution import BodyExecution
+from belay_core.engine.body_execution import BodyExecution, RecordedSteps
 from belay_core.engine.completion import RunCompletion
 from belay_core.engine.context_backend import EngineBackend
 from belay_core.engine.lease import LeaseHandle, LeaseLost
@@ -97,10 +97,11 @@ class RunExecutor:
         if self._run.takeovers >= TAKEOVERS_WITHOUT_PROGRESS:
             review = Review("poison", None, "its owners died one after the other, and nothing was recorded")
             return await self._closing.park_for_review(review, ())
-        if self.handle.cancel_requested:
-            return await self._closing.cancelled(())
-        if history is None:
+        if history is None and not self.handle.cancel_requested:
             return await self._closing.park_for_review(_UNREADABLE, ())
+        if history is None or self.handle.cancel_requested:
+            records = RecordedSteps(history or RunHistory(self._run, (), ()))
+            return await self._closing.cancelled(records, ())
         return await self._execution(BodyExecution(self._services, self.handle, history, self._definition.code))
 
     async def _execution(self, execution: BodyExecution) -> str | None:
@@ -217,7 +218,7 @@ class RunExecutor:
             case End.LOST:
                 raise LeaseLost
             case End.CANCELLED:
-                return await self._closing.cancelled(notes)
+                return await self._closing.cancelled(execution.records, notes)
             case End.REVIEW if execution.review is not None:
                 return await self._closing.park_for_review(execution.review, notes)
             case End.LEFT:

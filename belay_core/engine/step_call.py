@@ -32,11 +32,13 @@ from belay_core.workflows.step import Step
 class Body:
     """The body of one step: run in the engine's task for the call or, where it has a time limit, in one of its own."""
 
-    __slots__ = ("_call", "_execution", "_given", "_step", "_task", "_work", "was_cut")
+    __slots__ = ("_call", "_execution", "_given", "_step", "_task", "_work", "was_cut", "was_late")
 
     def __init__(self, execution: BodyExecution, call: Call, step: Step[..., Any], given: Arguments | Invoke) -> None:
         self.was_cut = False
         """Set once the engine has cancelled it."""
+        self.was_late = False
+        """Set once its time was up."""
         self._execution = execution
         self._call = call
         self._step = step
@@ -74,7 +76,7 @@ class Body:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if not body.done():
-                late = body.cancel()
+                late = self.was_late = body.cancel()
                 await asyncio.wait({body})
         finally:
             self._task = None
@@ -133,7 +135,7 @@ class StepCall:
         """The attempt that was executed here, and its result as it will be read back."""
 
     def answer(self) -> Coroutine[Any, Any, Any]:
-        """The step's result, from the records or from executing it. Raises ``StepFailed``, ``StepCancelled``."""
+        """The step's result, from the records or from executing it. Raises ``StepFailed``."""
         attempts = self._execution.records.reach(self._call.key)
         self._execution.check(self._call.key, StepKind.STEP, self._digest, attempts)
         if attempts and (kept := self._kept(attempts[-1])):
@@ -279,6 +281,8 @@ class StepCall:
                 if not self._call.given_up:
                     raise asyncio.CancelledError
                 return self._ended(begun, StepState.CANCELLED)
+            if self._body.was_late and not self._step.idempotent:
+                return self._ended(begun, StepState.ORPHANED, placed=False, error=failure(value.error))
             return self._failed(begun, value.error, failed_before)
         try:
             outcome, read_back = self._step.codec.round_trip(value)

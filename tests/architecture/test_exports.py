@@ -34,7 +34,6 @@ PUBLIC = {
         "RunSummary",
         "SchemaMismatch",
         "Step",
-        "StepCancelled",
         "StepContext",
         "StepFailed",
         "StepRecord",

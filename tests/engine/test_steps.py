@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from belay_core import Context, DefinitionError, RunFailed, StepFailed, current_step, gate, step, workflow
+from belay_core import Context, DefinitionError, Happened, RunFailed, StepFailed, current_step, gate, step, workflow
 from belay_testing.drive import run_ready
 
 
@@ -236,7 +236,7 @@ async def test_whatever_a_step_raises_is_kept_and_ends_the_run(bench, error):
 async def test_a_step_is_cut_at_its_timeout_and_counts_as_failed(bench):
     begun = asyncio.Event()
 
-    @step(timeout=timedelta(seconds=5))
+    @step(timeout=timedelta(seconds=5), idempotent=True)
     async def slow() -> None:
         begun.set()
         await asyncio.Event().wait()
@@ -253,6 +253,38 @@ async def test_a_step_is_cut_at_its_timeout_and_counts_as_failed(bench):
         await draining
     with pytest.raises(RunFailed, match="TimeoutError"):
         await run.result()
+
+
+async def test_a_step_that_may_not_be_repeated_goes_to_review_when_its_time_is_up(bench):
+    charged, begun = [], asyncio.Event()
+
+    @step(timeout=timedelta(seconds=5), retries=3)
+    async def charge() -> str:
+        charged.append(1)
+        begun.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    @workflow("paying")
+    async def paying(ctx: Context) -> str:
+        return await ctx.step(charge)
+
+    run = await bench.client.start(paying)
+    async with bench.worker(paying) as worker:
+        draining = asyncio.create_task(run_ready(worker))
+        await begun.wait()
+        bench.clock.advance(timedelta(seconds=5))
+        await draining
+        bench.clock.advance(timedelta(hours=2))
+        await run_ready(worker)
+        explained = await bench.client.explain(run)
+        assert explained.state == "needs_review"
+        assert "its time was up before it ended" in explained.because
+        assert charged == [1]
+        await bench.client.resolve(run, Happened('"paid"'), step_key="charge#1", by="ada")
+        await run_ready(worker)
+    assert await run.result() == "paid"
+    assert charged == [1]
 
 
 async def test_a_step_called_without_its_context_is_refused():
@@ -316,3 +348,25 @@ def test_unknown_rules_are_kept_and_cannot_be_changed():
     assert pay.kind == "tool_call"
     with pytest.raises(TypeError):
         pay.options["team"] = "x"  # type: ignore[index]
+
+
+async def test_a_cancelled_run_leaves_no_attempt_running(bench):
+    begun = asyncio.Event()
+
+    @step
+    async def charge() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @workflow("stopped")
+    async def stopped(ctx: Context) -> None:
+        await ctx.step(charge)
+
+    run = await bench.client.start(stopped)
+    await bench.until_dead(stopped, at=begun)
+    await bench.client.cancel(run)
+    await bench.drained(stopped)
+    assert (await bench.client.explain(run)).state == "cancelled"
+    assert await bench.states(run) == {"charge#1": ["orphaned"]}
+    notes = [each.facts for each in await bench.client.journal(run) if each.kind == "noted"]
+    assert [note for note in notes if "orphaned" in note and "charge#1" in note] != []

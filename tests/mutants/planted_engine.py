@@ -212,7 +212,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "cancel_runs_the_body",
         "belay_core/engine/run_executor.py",
-        ("        if self.handle.cancel_requested:\n            return await self._closing.cancelled(())\n", ""),
+        ("        if history is None or self.handle.cancel_requested:\n", "        if history is None:\n"),
         by="never_runs_its_body",
         tests=_ENGINE,
     ),
