@@ -1,12 +1,10 @@
 """What is said between the calls of a play and whoever ends it: answers, executions, reviews."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from belay_core.clock import Millis
-from belay_core.engine.engine_task import EngineTask
 from belay_core.engine.failures import read_failure
 from belay_core.errors import BelayError, StepCancelled, StepFailed
 from belay_core.records.step_record import UNWANTED, StepRecord, StepState
@@ -43,14 +41,13 @@ class Answer(NamedTuple):
         The error is made here: one that was kept would hold the frames it is raised in, and these hold the answer.
         """
         record = self.record
+        if record.state is StepState.SUCCEEDED:
+            return self.value
         if record.state is StepState.FAILED:
             raise StepFailed(record.step, *read_failure(record.error))
         if self.is_unwanted:
             raise StepCancelled(record.step)
         return self.value
-
-
-Abandon: TypeAlias = Callable[[EngineTask[Answer | None]], Awaitable[StepRecord | None]]
 
 
 class ExecutingStep(Protocol):

@@ -1,29 +1,164 @@
 """One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from belay_core.clock import Millis
-from belay_core.engine.answers import Abandon, Answer, ExecutingStep, Review, ReviewNeeded
-from belay_core.engine.engine_task import EngineTask
+from belay_core.engine.answers import Answer, ExecutingStep, Review, ReviewNeeded
 from belay_core.engine.lease import LeaseHandle, LeaseLost
-from belay_core.engine.recorded_order import RecordedOrder, origin
-from belay_core.engine.recorded_steps import RecordedSteps
+from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
 from belay_core.engine.replay import Call, ReplayScheduler
 from belay_core.engine.services import Services
 from belay_core.errors import BelayError, DefinitionError, StoreError
 from belay_core.records.attempt import JsonValue
 from belay_core.records.commands import RunHistory
-from belay_core.records.step_record import StepRecord, StepState
+from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, RunWait
 from belay_core.values import json
+from belay_core.workflows.raised import Raised
 from belay_core.workflows.scope import Scope
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+class TaskOwner(Protocol):
+    """What the work belongs to."""
+
+    over: bool
+    """Whether nothing more of it counts."""
+
+
+class EngineTask(asyncio.Task[T]):
+    """A task which code that runs in it can cancel only while it does: a cancellation it left behind comes too late."""
+
+    lent = False
+    """Whether an author's code runs in it just now."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the author's code, if it runs; whether there is any."""
+        return self.lent and super().cancel(msg)
+
+    def end(self) -> None:
+        """Cancel whatever runs in it."""
+        super().cancel()
+
+    @property
+    def given(self) -> T | None:
+        """What it has given; None where it has not ended, or was cancelled, or raised what ends the process."""
+        if not self.done() or self.cancelled() or self.exception() is not None:
+            return None
+        return self.result()
+
+    async def run_author_code(self, code: Callable[[], Awaitable[R]], stretch: TaskOwner) -> R | Raised:
+        """What an author's code gives or raises; this is the task that calls.
+
+        A cancellation that was meant for the code ends with it. Raises ``CancelledError`` where all is over by then.
+        """
+        asked = self.cancelling()
+        self.lent = True
+        try:
+            value: R | Raised = await code()
+        except BaseException as error:
+            # A coroutine that is closed is told so by GeneratorExit, outside of its task.
+            if isinstance(error, KeyboardInterrupt) or asyncio.current_task() is not self:
+                raise
+            value = Raised(error)
+        finally:
+            self.lent = False
+        try:
+            if stretch.over:
+                raise asyncio.CancelledError
+            if self.cancelling() > asked:
+                await self._keep_on(asked, stretch)
+            return value
+        finally:
+            del value  # an error holds this frame, which is not to hold it
+
+    async def _keep_on(self, asked: int, stretch: TaskOwner) -> None:
+        while self.cancelling() > asked:
+            self.uncancel()
+        try:
+            await asyncio.sleep(0)  # noqa: TID251  (a turn of the loop: one that has not arrived yet arrives here)
+        except asyncio.CancelledError:
+            if stretch.over:
+                raise
+
+
+def current_engine_task() -> EngineTask[Any]:
+    """The task of the engine that calls."""
+    work: Any = asyncio.current_task()
+    return work  # type: ignore[no-any-return]  # whoever calls runs in one
+
+
+Abandon: TypeAlias = Callable[[EngineTask["Answer | None"]], Awaitable[StepRecord | None]]
+"""What is done about a call whose author no longer waits for it; gives the record it made of that, if any."""
+
+
+class RecordedSteps:
+    """The attempts of a run by step key, and its approvals."""
+
+    def __init__(self, history: RunHistory) -> None:
+        self._attempts: defaultdict[str, list[StepRecord]] = defaultdict(list)
+        for attempt in history.attempts:
+            self._attempts[attempt.step_key].append(attempt)
+        self.approvals: dict[str, ApprovalRecord] = {each.step_key: each for each in history.approvals}
+        self._last = max((each.recorded or 0 for each in history.attempts), default=0)
+        self._reached: set[str] = set()
+        self._orphans: dict[str, StepRecord] = {}
+        for attempts in self._attempts.values():
+            self.add(attempts[-1])
+        self._names: defaultdict[str, int] = defaultdict(int)
+        for key in self._attempts:
+            self._names[_without_count(key)] += 1
+
+    def next_place(self) -> int:
+        """The place of the next answer in the order of records."""
+        self._last += 1
+        return self._last
+
+    def reach(self, key: str) -> list[StepRecord]:
+        """The attempts under a key, the first one first; the key counts as reached."""
+        self._reached.add(key)
+        return self._attempts.get(key, [])
+
+    def add(self, attempt: StepRecord) -> None:
+        """An attempt is recorded, as the last one of its step."""
+        if self._orphans:
+            self._orphans.pop(attempt.step_key, None)
+        if attempt.state is not StepState.SUCCEEDED and is_orphan(attempt):
+            self._orphans[attempt.step_key] = attempt
+
+    def orphan(self) -> StepRecord | None:
+        """An attempt whose end nobody knows, if there is one."""
+        return next(iter(self._orphans.values()), None)
+
+    def namesakes(self, key: str) -> int:
+        """How many keys of this name are recorded in the key's scope."""
+        return self._names[_without_count(key)]
+
+    def unreached(self) -> Iterable[StepRecord]:
+        """The last attempt under every key that this play has not reached."""
+        return [attempts[-1] for key, attempts in self._attempts.items() if key not in self._reached]
+
+
+def is_orphan(attempt: StepRecord) -> bool:
+    """Whether nobody knows how this attempt ended, and nobody has said."""
+    if attempt.state is StepState.SUCCEEDED or attempt.kind is not StepKind.STEP:
+        return False
+    return attempt.state is StepState.RUNNING or (
+        attempt.state is StepState.ORPHANED and attempt.resolved_at_ms is None
+    )
+
+
+def _without_count(key: str) -> str:
+    return key.rpartition("#")[0]
+
 
 _MOST_REFUSALS = 100
 
@@ -159,7 +294,7 @@ class BodyExecution:
 
     def origin(self, call: Call, facts: dict[str, JsonValue] | None = None) -> str:
         """The ``meta`` of a call's record: its place among the answers, and further facts."""
-        text = origin(call.asked, self.replay.order.count, self.code)
+        text = f'{{"{ASKED}":{call.asked},"{OPENED}":{self.replay.order.count},"{CODE}":"{self.code}"}}'
         return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
 
     async def never(self) -> None:
@@ -252,7 +387,11 @@ class BodyExecution:
             return None
         if call.given_up:
             return await self._guarded(lambda: self._forgone(call, answer))
-        self.replay.deliver(call, answer.place, answer.at_ms, turn, answer)
+        record = answer.record
+        if record.state is StepState.SUCCEEDED:
+            self.replay.deliver(call, record.recorded or 0, record.finished_at_ms or 0, turn, answer)
+        else:
+            self.replay.deliver(call, answer.place, answer.at_ms, turn, answer)
         return answer
 
     async def _decline(self, call: Call, answer: Answer) -> None:

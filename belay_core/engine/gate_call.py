@@ -6,8 +6,7 @@ from typing import Any
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
-from belay_core.engine.body_execution import BodyExecution
-from belay_core.engine.engine_task import EngineTask, current_engine_task
+from belay_core.engine.body_execution import BodyExecution, EngineTask, current_engine_task
 from belay_core.engine.failures import failure
 from belay_core.engine.replay import Call
 from belay_core.errors import ValueRefused

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import NoReturn, TypeVar, assert_never
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NoReturn, TypeVar, assert_never
 
 from belay_core.clock import Millis, Signal, event_or_time
 from belay_core.engine.services import Services
-from belay_core.engine.write_queue import QueuedWrite, WriteQueue
 from belay_core.errors import BelayError, StoreError
 from belay_core.records import commands
 from belay_core.records.owner import Lease
@@ -18,6 +18,90 @@ from belay_core.stores.attempts import Conflict, ExistingSame, Inserted, Recorde
 from belay_core.stores.bundle import Stores
 from belay_core.stores.run_contract import FenceLost
 from belay_core.stores.runs import Renewed, RenewOutcome
+
+_MOST_ATTEMPTS: Final = 128
+"""Attempts of one command at most, where several share it."""
+_MOST_CHARACTERS: Final = 1 << 18
+"""Length of the texts of one command at most, where several share it."""
+
+
+class QueuedWrite:
+    """A write that waits for its turn; ``attempts`` are what it records, none where it is another command."""
+
+    __slots__ = ("alone", "answered", "attempts")
+
+    def __init__(self, attempts: tuple[StepRecord, ...]) -> None:
+        self.attempts = attempts
+        self.alone = not attempts
+        """Whether it shares its command with no other."""
+        self.answered: asyncio.Future[RecordOutcome | None] = asyncio.get_running_loop().create_future()
+        """None says that it is its turn; an answer, that another has taken its attempts along."""
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it was given the turn."""
+        answered = self.answered
+        if not answered.done() or answered.cancelled() or answered.exception() is not None:
+            return False
+        return answered.result() is None
+
+
+class WriteQueue:
+    """The turn to write, and who waits for it in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.taken = False
+        """Whether a write is under way; its sender passes the turn on."""
+        self.waiting: deque[QueuedWrite] = deque()
+
+    async def wait(self, attempts: tuple[StepRecord, ...] = ()) -> RecordOutcome | None:
+        """Come back with the turn, or with the answer to these attempts where who had it took them along."""
+        waiting = QueuedWrite(attempts)
+        self.waiting.append(waiting)
+        try:
+            return await waiting.answered
+        except asyncio.CancelledError:
+            if waiting.has_turn:
+                self.pass_on()
+            raise
+
+    def pass_on(self) -> None:
+        """Give the turn to the next one; those who were cancelled want none."""
+        while self.waiting:
+            waiting = self.waiting.popleft()
+            if not waiting.answered.done():
+                waiting.answered.set_result(None)
+                return
+        self.taken = False
+
+    def take_along(self, attempts: tuple[StepRecord, ...]) -> list[QueuedWrite]:
+        """Those who are next and whose attempts may share a command with these; each is to be answered or put back."""
+        found: list[QueuedWrite] = []
+        if not self.waiting:
+            return found
+        room = _MOST_ATTEMPTS - len(attempts)
+        left = _MOST_CHARACTERS - _size(attempts)
+        while self.waiting:
+            waiting = self.waiting[0]
+            if not waiting.answered.done():
+                room -= len(waiting.attempts)
+                left -= _size(waiting.attempts)
+                if waiting.alone or room < 0 or left < 0:
+                    break
+                found.append(waiting)
+            self.waiting.popleft()
+        return found
+
+    def put_back(self, found: Sequence[QueuedWrite]) -> None:
+        """They are next again, each with a command of its own."""
+        for waiting in found:
+            waiting.alone = True
+        self.waiting.extendleft(reversed(found))
+
+
+def _size(attempts: tuple[StepRecord, ...]) -> int:
+    return sum(len(each.outcome or "") + len(each.error or "") + len(each.meta) for each in attempts)
+
 
 A = TypeVar("A")
 C = TypeVar("C")
@@ -46,7 +130,7 @@ class LeaseHandle:
         self.lost = False
         """Whether nothing more may be written under this lease."""
         self._services = services
-        self._turns = WriteQueue()
+        self._queue = WriteQueue()
         self._over = Signal()
         """Set once it is lost."""
 
@@ -84,15 +168,25 @@ class LeaseHandle:
         self.renewed(sent_at, answer)
 
     async def record(self, *attempts: StepRecord) -> None:
-        """Store attempts, with those that wait for a turn meanwhile. Raises ``LeaseLost`` where the lease is gone."""
-        turns = self._turns
-        answer = None if turns.take_at_once() else await turns.wait(attempts)
+        """Store attempts, together with those that wait meanwhile. Raises ``LeaseLost`` where the lease is gone."""
+        queue, answer = self._queue, None
+        if queue.taken:
+            answer = await queue.wait(attempts)
+        else:
+            queue.taken = True
         if answer is None:
             try:
-                others = turns.take_along(attempts)
-                answer = await (self._stored_together(attempts, others) if others else self._stored(attempts))
+                others = queue.take_along(attempts) if queue.waiting else ()
+                if others:
+                    answer = await self._stored_together(attempts, others)
+                else:
+                    record = self._services.stores.attempts.record
+                    answer = await self.send(record, commands.Record(self.lease, attempts))
             finally:
-                turns.pass_on()
+                if queue.waiting:
+                    queue.pass_on()
+                else:
+                    queue.taken = False
         if type(answer) is not Recorded:
             self._fail()
 
@@ -131,12 +225,13 @@ class LeaseHandle:
         What is recorded of a run is committed in the order of its places, also where one of the writes has to be
         repeated: a replay delivers by place what the first play delivered by commit.
         """
-        if not self._turns.take_at_once():
-            await self._turns.wait()
+        if self._queue.taken:
+            await self._queue.wait()
+        self._queue.taken = True
         try:
             return await self.send(give, command)
         finally:
-            self._turns.pass_on()
+            self._queue.pass_on()
 
     async def send(self, give: Callable[[C], Awaitable[A]], command: C) -> A:
         """Give a command, again and again while the database cannot be reached, as long as the lease may be ours.
@@ -164,7 +259,7 @@ class LeaseHandle:
     def _stored(self, attempts: tuple[StepRecord, ...]) -> Awaitable[RecordOutcome]:
         return self.send(self._services.stores.attempts.record, commands.Record(self.lease, attempts))
 
-    async def _stored_together(self, attempts: tuple[StepRecord, ...], others: list[QueuedWrite]) -> RecordOutcome:
+    async def _stored_together(self, attempts: tuple[StepRecord, ...], others: Sequence[QueuedWrite]) -> RecordOutcome:
         """Store attempts and those of others in one command, and tell the others; what is refused goes one by one."""
         answer: RecordOutcome | None = None
         try:
@@ -178,7 +273,7 @@ class LeaseHandle:
                     each.answered.set_exception(LeaseLost())
             raise
         if answer is None or isinstance(answer, Conflict):
-            self._turns.put_back(others)
+            self._queue.put_back(others)
             return await self._stored(attempts)
         for each in others:
             if not each.answered.done():

@@ -17,11 +17,6 @@ OPENED: Final = "opened"
 CODE: Final = "code"
 
 
-def origin(asked: int, opened: int, code: str) -> str:
-    """The ``meta`` of a record: after which answer its call was opened, how many calls had been, by which code."""
-    return f'{{"{ASKED}":{asked},"{OPENED}":{opened},"{CODE}":"{code}"}}'
-
-
 class RecordedOrder:
     """Which recorded calls this execution has opened, and which it has yet to open before an answer is due."""
 
@@ -45,12 +40,12 @@ class RecordedOrder:
                 self._counts[attempt.recorded] = opened
         self._expected = sorted(((asked, key) for key, asked in first.items()), reverse=True)
         """Recorded calls that are not opened yet, the one that was opened first at the end."""
+        self.behind = bool(self._expected)
+        """Whether there may be recorded calls that are not open yet; once it is False it stays so."""
 
     def open(self, key: str) -> None:
-        """A call is opened."""
-        self.count += 1
-        if self._expected:
-            self._opened.add(key)
+        """A call is opened; it has been counted."""
+        self._opened.add(key)
 
     def give_up(self, key: str) -> None:
         """The call will not be opened by this code."""
@@ -74,7 +69,11 @@ class RecordedOrder:
         """The first call that was open before the answer of this place, and is not yet; "" for one not recorded."""
         if (key := self.missing()) is not None and self._expected[-1][0] < place:
             return key
-        return "" if self.count < self._counts.get(place, 0) else None
+        if self.count < self._counts.get(place, 0):
+            return ""
+        if key is None and place >= max(self._counts, default=0):
+            self.behind = False
+        return None
 
 
 def _facts(meta: str) -> dict[str, Any]:

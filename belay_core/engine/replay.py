@@ -107,7 +107,9 @@ class ReplayScheduler:
             self._watch(scope)
         call = Call(key, scope, asyncio.current_task())
         call.asked = self.last
-        self.order.open(key)
+        self.order.count += 1
+        if self.order.behind:
+            self.order.open(key)
         self.calls[key] = call
         self._working += 1
         scope.open_calls += 1
@@ -167,7 +169,7 @@ class ReplayScheduler:
 
     async def turn(self, call: Call, recorded: int, at: Millis = 0) -> None:
         """Come back when it is this answer's turn; the call is closed then, and its scope stands at this moment."""
-        if not self._ready and not self._busy and self.order.missing_before(recorded) is None:
+        if not self._ready and not self._busy and not self._is_early(recorded):
             self._give(call, recorded, at)
             return
         turn = asyncio.get_running_loop().create_future()
@@ -176,10 +178,11 @@ class ReplayScheduler:
 
     def deliver(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
         """Set ``turn`` to the answer when it is its turn, as ``turn`` does; who has gone away is told nothing."""
-        if self._ready or self._busy or self.order.missing_before(recorded) is not None:
+        if self._ready or self._busy or (self.order.behind and self._is_early(recorded)):
             self._queue(call, recorded, at, turn, answer)
         elif not turn.done():
-            self._give(call, recorded, at)
+            self.last = max(self.last, recorded)
+            self.close(call, at)
             turn.set_result(answer)
 
     def _queue(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
@@ -242,6 +245,10 @@ class ReplayScheduler:
                 turn.set_result(answer)
         self._resting.set()
 
+    def _is_early(self, recorded: int) -> bool:
+        """Whether a call was open before this answer that is not open yet."""
+        return self.order.behind and self.order.missing_before(recorded) is not None
+
     def _give(self, call: Call, recorded: int, at: Millis) -> None:
         self.last = max(self.last, recorded)
         self.close(call, at)
@@ -283,13 +290,21 @@ class ReplayScheduler:
 
     def _silence_left(self) -> float:
         """Milliseconds of silence until scopes without an open call count as settled."""
-        elapsed = self._clock.elapsed()
+        elapsed = self._since_touched()
         quiet = [scope for scope in self._busy if not scope.over and not scope.open_calls]
         return max((self._quiet_ms - (elapsed - self._busy[scope][0]) for scope in quiet), default=0.0)
 
+    def _since_touched(self) -> float:
+        """The clock; scopes that were touched since it was read last count as touched now."""
+        elapsed = self._clock.elapsed()
+        for scope, (touched, turn) in self._busy.items():
+            if touched == math.inf:
+                self._busy[scope] = (elapsed, turn)
+        return elapsed
+
     def _rest(self) -> float:
         """Seconds until every busy scope has been quiet for long enough; 0 where they have been."""
-        elapsed = self._clock.elapsed()
+        elapsed = self._since_touched()
         left = [
             self._quiet_ms - (elapsed - touched) if self._quiet_ms else float(self._iterations.count - turn < _TURNS)
             for scope, (touched, turn) in self._busy.items()
@@ -336,7 +351,7 @@ class ReplayScheduler:
         scope.task.add_done_callback(over)
 
     def _touch(self, scope: Scope) -> None:
-        self._busy[scope] = (self._clock.elapsed(), self._iterations.count)
+        self._busy[scope] = (math.inf, self._iterations.count)
         self._moved()
 
     def _may_rest(self) -> bool:

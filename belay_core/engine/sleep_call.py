@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from belay_core.engine.answers import Answer
-from belay_core.engine.body_execution import BodyExecution
-from belay_core.engine.engine_task import EngineTask
+from belay_core.engine.body_execution import BodyExecution, EngineTask
 from belay_core.engine.replay import Call
 from belay_core.records.step_record import StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import RunWait

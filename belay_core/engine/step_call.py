@@ -1,20 +1,22 @@
 """Steps: executed once, kept, retried, replayed (kernel 17 and 18)."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from math import floor
+from typing import Any, NamedTuple, cast
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
-from belay_core.engine.body_execution import BodyExecution
-from belay_core.engine.engine_task import EngineTask
+from belay_core.engine.body_execution import BodyExecution, EngineTask, is_orphan
 from belay_core.engine.failures import failure
-from belay_core.engine.recorded_steps import is_orphan
 from belay_core.engine.replay import Call
-from belay_core.engine.step_body import Body
+from belay_core.engine.retry import retry_delay
 from belay_core.errors import ValueRefused
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
@@ -23,11 +25,87 @@ from belay_core.values import json
 from belay_core.workflows.backend import Arguments, Invoke
 from belay_core.workflows.current_step import CURRENT
 from belay_core.workflows.middleware import StepFacts
-from belay_core.workflows.raised import Raised
+from belay_core.workflows.raised import Raised, caught, outcome_of
 from belay_core.workflows.step import Step
 
-_LONGEST_BACKOFF = timedelta(hours=1)
-"""Waits are doubled up to this, or to the first one where that is longer."""
+
+class Body:
+    """The body of one step: run in the engine's task for the call or, where it has a time limit, in one of its own."""
+
+    __slots__ = ("_call", "_execution", "_given", "_step", "_task", "_work", "was_cut")
+
+    def __init__(self, execution: BodyExecution, call: Call, step: Step[..., Any], given: Arguments | Invoke) -> None:
+        self.was_cut = False
+        """Set once the engine has cancelled it."""
+        self._execution = execution
+        self._call = call
+        self._step = step
+        self._given = given
+        self._work: EngineTask[Any] | None = None
+        """The engine's task that it runs in."""
+        self._task: asyncio.Future[Any] | None = None
+        """Its own task, where it has a time limit."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs just now."""
+        return self._task is not None or (self._work is not None and self._work.lent)
+
+    def cut(self) -> None:
+        """Stop it, as far as it can be stopped: what runs in a thread goes on there."""
+        self.was_cut = True
+        for task in (self._task, self._work):
+            if task is not None:
+                task.cancel()
+
+    def run(self) -> Awaitable[Any | Raised]:
+        """What it gives or raises."""
+        if self._step.timeout is not None:
+            return self._limited(self._step.timeout)
+        work = cast("EngineTask[Any]", asyncio.current_task())
+        self._work = work
+        return work.run_author_code(self._invoked if self._step.is_async else self._in_thread, self._execution)
+
+    async def _limited(self, span: timedelta) -> Any | Raised:
+        self._task = body = asyncio.ensure_future(caught(self._invoked))
+        clock = self._execution.services.stores.clock
+        waits: set[asyncio.Future[Any]] = {body, asyncio.ensure_future(clock.sleep(span.total_seconds()))}
+        late = False
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not body.done():
+                late = body.cancel()
+                await asyncio.wait({body})
+        finally:
+            self._task = None
+            for each in waits:
+                each.cancel()
+        value = outcome_of(body)
+        if isinstance(value, Raised) and isinstance(value.error, KeyboardInterrupt):
+            # The process ends, and with it the play; it is no end of the step.
+            await self._execution.never()
+        # What was done although its time was up is done.
+        return Raised(TimeoutError(f"not done within {span}")) if late and isinstance(value, Raised) else value
+
+    def _invoked(self) -> Any:
+        if callable(self._given):
+            return self._given(self._call.key)
+        args, kwargs = self._given
+        return self._step.fn(*args, **kwargs)
+
+    async def _in_thread(self) -> Any | Raised:
+        in_context = contextvars.copy_context().run
+        pool = self._execution.services.threads
+        found = await asyncio.wrap_future(pool.submit(in_context, _contained, self._invoked))
+        return await found if inspect.isawaitable(found) else found
+
+
+def _contained(function: Callable[[], Any]) -> Any | Raised:
+    """Call a function in a thread; an exception might not get across (``StopIteration`` does not)."""
+    try:
+        return function()
+    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
+        return Raised(error)
 
 
 class Begun(NamedTuple):
@@ -87,7 +165,7 @@ class StepCall:
         """Go on from the attempts there are until there is an answer."""
         attempts, given = self._attempts, copy_context()
         executed = False
-        if not attempts:
+        if not attempts and self._execution.replay.order.behind:
             await self._execution.replay.caught_up()
         while True:
             number, failed = 1, 0
@@ -100,13 +178,17 @@ class StepCall:
                 number, failed = 1 + last.attempt, sum(1 for each in attempts if each.state is StepState.FAILED)
             if self._execution.held or self._execution.unwinding:
                 await self._execution.require_unheld(self._call)
-            attempt = self._attempt_in(given, number, failed) if executed else self._attempt(number, failed)
-            attempts.append(await attempt)
+            if executed:
+                ended = await self._attempt_in(given, number, failed)
+            else:
+                ended = await (self._seen if self._execution.watched else self._executed)(number, failed)
+            attempts.append(ended)
             executed = True
 
     async def _attempt_in(self, context: Context, number: int, failed_before: int) -> StepRecord:
         """A further attempt, in a copy of the context the first one was given: what that left there is not for this."""
-        work = self._execution.working(lambda: self._attempt(number, failed_before), context.copy())
+        attempt = self._seen if self._execution.watched else self._executed
+        work = self._execution.working(partial(attempt, number, failed_before), context.copy())
         ended = await work
         self._execution.work.discard(work)
         return ended
@@ -155,9 +237,6 @@ class StepCall:
             return await self._record(self._ended(begun, StepState.CANCELLED))
         return failed
 
-    def _attempt(self, number: int, failed_before: int) -> Awaitable[StepRecord]:
-        return (self._seen if self._execution.watched else self._executed)(number, failed_before)
-
     async def _seen(self, number: int, failed_before: int) -> StepRecord:
         """Execute it while somebody watches."""
         execution, step = self._execution, self._step
@@ -171,7 +250,7 @@ class StepCall:
         execution = self._execution
         execution.executing.add(self)
         try:
-            begun = Begun(number, execution.services.now())
+            begun = Begun(number, floor(execution.services.stores.clock.now()))
             if not self._step.idempotent:
                 await self._record(self._running(begun))
             ended = await self._outcome(begun, failed_before)
@@ -228,9 +307,8 @@ class StepCall:
             return self._ended(begun, StepState.ABANDONED, error=text)
         meta: dict[str, JsonValue] = {}
         if failed_before < self._step.retries:
-            wait = self._step.backoff.total_seconds() * 1000 * 2**failed_before
-            longest = max(self._step.backoff, _LONGEST_BACKOFF).total_seconds() * 1000
-            meta["retry_at"] = self._execution.services.now() + int(min(wait, longest))
+            services = self._execution.services
+            meta["retry_at"] = services.now() + retry_delay(self._step.backoff, failed_before, services.jitter)
         return self._ended(begun, StepState.FAILED, error=text, meta=meta)
 
     def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
@@ -259,11 +337,11 @@ class StepCall:
             idempotent=self._step.idempotent,
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
-            recorded=self._place() if placed else None,
-            finished_at_ms=self._execution.services.now(),
+            recorded=(self._call.place or self._execution.records.next_place()) if placed else None,
+            meta=self._execution.origin(self._call, meta),
+            finished_at_ms=floor(self._execution.services.stores.clock.now()),
             outcome=outcome,
             error=error,
-            meta=self._execution.origin(self._call, meta),
         )
 
     def _place(self) -> int:

@@ -6,6 +6,7 @@ something else is refused before it is recorded.
 
 from collections.abc import Mapping
 from functools import lru_cache
+from json.encoder import encode_basestring
 from types import NoneType
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,6 +29,12 @@ _CONTAINERS: Final[Mapping[Any, type]] = {
     **dict.fromkeys((list, list[Any], list[object]), list),
 }
 """Annotations that say no more than which container of plain JSON it is."""
+_SCALARS: Final[Mapping[Any, frozenset[type]]] = {
+    Untyped: frozenset({str, int}),
+    str: frozenset({str}),
+    int: frozenset({int}),
+}
+_SHORT: Final = 4_096
 _WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
 """Fields under their own names, computed ones left out: what their type takes in again."""
 _READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
@@ -43,6 +50,8 @@ class Codec(Generic[T]):
         hashable = _hashable(self.annotation)
         self._plain = hashable and self.annotation in _PLAIN
         self._container = _CONTAINERS.get(self.annotation) if hashable else None
+        self._scalars = _SCALARS.get(self.annotation, frozenset()) if hashable else frozenset[type]()
+        """Types whose values, exactly of them, read back as they are."""
         if not self._plain:
             adapter = _adapter(self.annotation)
             self._serialize, self._validate = adapter.serializer.to_python, adapter.validator.validate_json
@@ -56,7 +65,13 @@ class Codec(Generic[T]):
 
     def round_trip(self, value: T) -> tuple[str, T]:
         """The stored text of a value, and the value as it will be read back. Raises ``ValueRefused``."""
-        if type(value) is self._container:
+        kind = type(value)
+        if kind in self._scalars:
+            if kind is str and len(value) <= _SHORT and value.isascii():  # type: ignore[attr-defined, arg-type]
+                return encode_basestring(value), value  # type: ignore[arg-type]
+            if kind is int and -limits.MAX_SAFE_INTEGER <= value <= limits.MAX_SAFE_INTEGER:  # type: ignore[operator]
+                return repr(value), value
+        if kind is self._container:
             text = json.admitted(value, max_bytes=limits.MAXIMUM_VALUE_BYTES)
             if text is not None:
                 # Exactly the built-in types of JSON, all through: they read back as they are, whoever reads.

@@ -10,10 +10,11 @@ from typing import Any, Final, cast
 
 from belay_core.errors import ValueRefused
 from belay_core.values.extent import HOLDS_TOO_MANY, holds_too_many
-from belay_core.values.json import writer
+from belay_core.values.json import parts_writer, writer
 
 _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
 _written: Final = writer(ensure_ascii=True, sort_keys=True, allow_nan=True)
+_parts: Final = parts_writer(ensure_ascii=True, sort_keys=True, allow_nan=True)
 
 
 def text_digest(text: str) -> str:
@@ -41,9 +42,10 @@ def arguments_digest(args: tuple[object, ...], kwargs: Mapping[str, object]) -> 
     """The digest of a call's arguments. Raises ``ValueRefused`` where one of them is no data."""
     if not kwargs and _SCALARS.issuperset(map(type, args)):
         # They are their own sorted form.
-        text = _text([args, kwargs])
-        if text is not None:
-            return text_digest(text)
+        try:
+            return hashlib.sha256("".join(_parts([args, kwargs], 0)).encode()).hexdigest()
+        except ValueError:
+            pass  # an integer of more digits than Python writes, or text that is not well-formed
     return value_digest([list(args), kwargs])
 
 

@@ -5,7 +5,7 @@ A complaint is a fixed phrase without a subject ("contains a cycle"), so that it
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, Final, NoReturn, cast
 
@@ -285,15 +285,22 @@ def writer(*, ensure_ascii: bool = False, sort_keys: bool = False, allow_nan: bo
 
     ``JSONEncoder.encode`` makes its encoder anew for each value, which takes longer than writing a small one.
     """
+    quick = parts_writer(ensure_ascii=ensure_ascii, sort_keys=sort_keys, allow_nan=allow_nan)
+    return lambda value: "".join(quick(value, 0))
+
+
+def parts_writer(
+    *, ensure_ascii: bool = False, sort_keys: bool = False, allow_nan: bool = False
+) -> Callable[[object, int], Iterable[str]]:
+    """The same for callers that join the parts themselves; the second argument is 0."""
     slow = json.JSONEncoder(
         ensure_ascii=ensure_ascii, allow_nan=allow_nan, separators=(",", ":"), sort_keys=sort_keys, check_circular=False
     )
     make: Callable[..., Callable[[object, int], tuple[str, ...]]] | None = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without the C part
-        return slow.encode
+        return lambda value, _level: (slow.encode(value),)
     quoted: Any = encode_basestring_ascii if ensure_ascii else encode_basestring
-    quick = make(None, slow.default, quoted, None, ":", ",", sort_keys, False, allow_nan)  # noqa: FBT003  (by position only)
-    return lambda value: "".join(quick(value, 0))
+    return make(None, slow.default, quoted, None, ":", ",", sort_keys, False, allow_nan)  # noqa: FBT003  (by position only)
 
 
 _written: Final = writer()

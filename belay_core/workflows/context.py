@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from belay_core.errors import DefinitionError, InvalidInput
 from belay_core.workflows.backend import ContextBackend, Question
@@ -60,7 +60,7 @@ class Context:
         The arguments and the result are data. Raises ``StepFailed`` once its tries are used up, the same fresh and
         resumed.
         """
-        step = as_step(fn)
+        step = cast("Step[..., Any]", fn) if type(fn) is Step else as_step(fn)
         return self._backend.step(self._scope, step, (args, kwargs))
 
     def keyed_step(self, step: Step[..., R], invoke: Callable[[str], Any]) -> Coroutine[Any, Any, R]:

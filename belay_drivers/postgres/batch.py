@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from belay_drivers.postgres.batch_parts import LONE, PARTS, Part
 from belay_drivers.postgres.columns import arrays_given, joined, texts_given
 from belay_drivers.sql.statements.rows import Columns
-from belay_drivers.sql.statements.run_rows import attempt_row
 from belay_drivers.sql.statements.write_ops import (
     Applied,
     ParkOp,
@@ -16,6 +15,7 @@ from belay_drivers.sql.statements.write_ops import (
     StartOp,
     WaitOp,
     WriteOp,
+    attempt_row,
     lease_row,
 )
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from belay_drivers.postgres.columns import NUMBER, TEXT
-from belay_drivers.sql.statements.run_rows import ATTEMPT_COLUMNS, REPLACED
-from belay_drivers.sql.statements.write_ops import ASKED, BEGUN, LET_GO, OPEN_STATES
+from belay_drivers.sql.statements.run_rows import REPLACED
+from belay_drivers.sql.statements.write_ops import ASKED, ATTEMPT_COLUMNS, BEGUN, LET_GO, OPEN_STATES
 
 _LEASE: Final = {
     "run_id": TEXT,

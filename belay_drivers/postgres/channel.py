@@ -35,7 +35,8 @@ class PostgresChannel(StatementClient):
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._told = EngineEvents(engine.sync_engine)
+        self._events = EngineEvents(engine.sync_engine)
+        self._dispatch: Any = engine.sync_engine.dispatch
         self._turn = asyncio.Lock()
         self._held: _Held | None = None
 
@@ -44,13 +45,18 @@ class PostgresChannel(StatementClient):
     def sync_engine(self) -> Engine:
         return self._engine.sync_engine
 
+    @property
+    def _listened(self) -> bool:
+        """Whether anything listens to the engine's statements."""
+        return bool(self._dispatch.before_cursor_execute or self._dispatch.after_cursor_execute)
+
     @override
     async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[Columns]:
         async with self._turn:
             held = self._held
             if held is None:
                 held = self._held = await _opened(self._engine)
-            context = self._told.before(sql)
+            context = self._events.before(sql) if self._listened else None
             try:
                 rows = await held.fetch(sql, given)
             except BaseException as error:
@@ -58,7 +64,8 @@ class PostgresChannel(StatementClient):
                     self._held = None
                     await held.close(broken=True)
                 raise
-            self._told.after(sql, context)
+            if context is not None:
+                self._events.after(sql, context)
             return rows
 
     @override

@@ -32,8 +32,7 @@ from belay_drivers.sql.schema.migration_runner import (
     verify,
 )
 from belay_drivers.sql.stores.assembly import DriverOptions, assembled
-from belay_drivers.sql.stores.group_commit import GroupCommit
-from belay_drivers.sql.stores.pipeline_tuner import PipelineTuner
+from belay_drivers.sql.stores.group_commit import GroupCommit, PipelineTuner
 from belay_drivers.sql.stores.views import Views
 
 T = TypeVar("T")

@@ -5,13 +5,16 @@ of its own: sets that travel as JSON were measured ten times slower (decision 00
 itself, with which SQLAlchemy's work on a statement would cost more than the statement.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-from belay_drivers.sql.statements.fences import Fence
+from belay_core.clock import Millis
 from belay_drivers.sql.statements.keys import key_of
-from belay_drivers.sql.statements.run_rows import ATTEMPT_COLUMNS, REPLACED, attempt_row
+from belay_drivers.sql.statements.run_rows import REPLACED
 from belay_drivers.sql.statements.write_ops import (
     ASKED,
+    ATTEMPT_COLUMNS,
     BEGUN,
     LET_GO,
     OPEN_STATES,
@@ -22,6 +25,7 @@ from belay_drivers.sql.statements.write_ops import (
     StartOp,
     WaitOp,
     WriteOp,
+    attempt_row,
     lease_row,
 )
 
@@ -68,6 +72,11 @@ ON CONFLICT DO NOTHING"""
 _INPUT: Final = "INSERT INTO belay_run_values (run_id, full_id, state, input, trace) VALUES (?, ?, '{}', ?, ?)"
 
 
+def done_together(works: Sequence[WriteOp], cursor: Any) -> Sequence[Applied | None]:
+    """Do writes in the transaction that is open: an answer for each, in their order."""
+    return list(map(partial(done, cursor), works))
+
+
 def done(cursor: Any, work: WriteOp) -> Applied | None:
     """Do a write in the transaction that is open, if it can be done plainly; its answer.
 
@@ -90,10 +99,12 @@ def _recorded(cursor: Any, work: RecordOp) -> Applied | None:
     several = work.rows > 1
     if several:
         cursor.execute("SAVEPOINT several")
-    marks = _marks_of_held(cursor, work.fence)
+    row = lease_row(work.fence)
+    marks = _marks_of_held(cursor, work.fence.now_ms, row)
     if marks is not None:
-        written = (key_of(work.fence.lease.run_id), work.fence.lease.epoch)
-        stored = sum(cursor.execute(_STORE, (*written, *attempt_row(each))).rowcount for each in work.attempts)
+        stored = 0
+        for each in work.attempts:
+            stored += cursor.execute(_STORE, (row[0], row[4], *attempt_row(each))).rowcount
         if stored < work.rows and not several:
             return Applied(ambiguous=True)
         if stored < work.rows:
@@ -104,9 +115,9 @@ def _recorded(cursor: Any, work: RecordOp) -> Applied | None:
     return None if marks is None else Applied(*marks)
 
 
-def _marks_of_held(cursor: Any, fence: Fence) -> tuple[int | None, int | None] | None:
+def _marks_of_held(cursor: Any, now_ms: Millis, row: tuple[Any, ...]) -> tuple[int | None, int | None] | None:
     """Hold a run for its owner: when it is ready and when it was asked to stop; None where the fence refuses."""
-    given = (fence.now_ms, *lease_row(fence))
+    given = (now_ms, *row)
     if cursor.execute(_HOLD_UNMARKED, given).rowcount:
         return (None, None)
     marks: tuple[int | None, int | None] | None = cursor.execute(_HOLD_MARKED, given).fetchone()

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from typing_extensions import override
 
 from belay_drivers.sql.connection.connection_runner import ThreadRunner
-from belay_drivers.sqlite.raw_cursor import RawCursor
+from belay_drivers.sqlite.channel import RawCursor
 
 
 class Reader(Protocol):

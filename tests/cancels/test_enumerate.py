@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from sqlalchemy import Engine, event
 
-from belay_drivers.sql.connection.driver_thread import DriverThread
+from belay_drivers.sql.connection.connection_runner import DriverThread
 from belay_testing.cancels.awaits import struck
 from tests.cancels.enumerate import cancelled
 from tests.cancels.operations import OPERATIONS

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from belay_drivers.sql.connection.driver_thread import DriverThread
+from belay_drivers.sql.connection.connection_runner import DriverThread
 
 NAME = "one-thread-of-a-test"
 WHO = ContextVar("WHO", default="nobody")

@@ -72,7 +72,7 @@ async def test_a_record_that_shares_a_commit_tells_what_its_owner_has_not_seen(k
 
 
 async def test_the_error_is_that_of_the_work_where_rolling_back_fails_as_well(stores, monkeypatch):
-    straight = stores.runs._parts.group_commit._channel._straight
+    straight = stores.runs._parts.group_commit._channel._raw
     await straight.do(lambda cursor: cursor.execute("SELECT 1").fetchall())
 
     def fails(*_: Any) -> None:

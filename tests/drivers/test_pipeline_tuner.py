@@ -3,7 +3,7 @@
 import asyncio
 
 from belay_core.stores.attempts import Recorded
-from belay_drivers.sql.stores.pipeline_tuner import AGAIN, PipelineTuner
+from belay_drivers.sql.stores.group_commit import AGAIN, PipelineTuner
 from tests.drivers.test_group_commit import Flushes, owned, together
 
 WRITERS = 40

@@ -6,7 +6,7 @@ import pytest
 
 from belay_core.ids import RunId
 from belay_core.records.owner import Lease, OwnerId
-from belay_drivers.sql.stores.lease_sequences import Sequences, Turn
+from belay_drivers.sql.stores.base import Sequences, Turn
 
 LEASE = Lease(RunId("run-1"), OwnerId("host", 7, "nonce"), 1)
 
@@ -74,7 +74,7 @@ async def test_who_is_cancelled_as_its_turn_comes_passes_it_on():
 
 
 async def test_who_fails_leaves_a_sequence_that_nobody_knows_and_passes_the_turn_on():
-    turn = Turn(4)
+    turn = Turn("run", 4)
     assert turn.take_at_once()
     with pytest.raises(ValueError, match="broken"), turn:
         raise ValueError("broken")

@@ -14,6 +14,7 @@ from belay_testing.clock import ManualClock
 from belay_testing.drive import run_ready, vanish
 from belay_testing.faults import FaultStores
 from belay_testing.handles import StoresHandle
+from belay_testing.jitter import FixedJitter
 
 STALE = 30_001
 
@@ -28,7 +29,7 @@ class Bench:
         self.effects: list[Any] = []
 
     def worker(self, *definitions: Any) -> Worker:
-        return Worker(self.stores, definitions, background=False)
+        return Worker(self.stores, definitions, background=False, jitter=FixedJitter(1.0))
 
     def worker_over(self, faulty: FaultStores, *definitions: Any) -> Worker:
         """A worker that reaches the database through these stores."""

@@ -6,7 +6,7 @@ import pytest
 
 from belay_core import Client, Context, Worker, workflow
 from belay_core.clock import Signal, SystemClock, event_or_time
-from belay_core.engine.engine_task import EngineTask
+from belay_core.engine.body_execution import EngineTask
 from belay_core.stores import Notifier
 from belay_testing.clock import ManualClock
 from belay_testing.faults import FaultStores, meanwhile

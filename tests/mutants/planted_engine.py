@@ -55,7 +55,7 @@ KEYS: Final[tuple[Mutant, ...]] = (
         "answers_without_a_turn",
         "belay_core/engine/replay.py",
         (
-            "        if not self._ready and not self._busy and self.order.missing_before(recorded) is None:\n",
+            "        if not self._ready and not self._busy and not self._is_early(recorded):\n",
             "        if True:\n",
         ),
         by="first_of_two or same_story",
@@ -65,7 +65,7 @@ KEYS: Final[tuple[Mutant, ...]] = (
         "answer_before_the_calls_that_were_open",
         "belay_core/engine/recorded_order.py",
         ("self._expected[-1][0] < place:\n            return key", "False:\n            return key"),
-        ('return "" if self.count < self._counts.get(place, 0) else None', "return None"),
+        ("if self.count < self._counts.get(place, 0):", "if False:"),
         by="foreign or takes_the_branch",
         tests=_ENGINE,
     ),
@@ -179,7 +179,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
         "neighbours_share_a_refusal",
         "belay_core/engine/lease.py",
         (
-            "            self._turns.put_back(others)\n            return await self._stored(attempts)\n",
+            "            self._queue.put_back(others)\n            return await self._stored(attempts)\n",
             "            pass\n",
         ),
         by="neighbours or conflict_of_one",
@@ -187,7 +187,7 @@ STEPS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "turn_lost_with_who_waited",
-        "belay_core/engine/write_queue.py",
+        "belay_core/engine/lease.py",
         ("            if waiting.has_turn:\n                self.pass_on()\n", ""),
         by="goes_to_the_next",
         tests=_ENGINE,

@@ -132,7 +132,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "halves_kept_where_commits_are_slow",
-        "belay_drivers/sql/stores/pipeline_tuner.py",
+        "belay_drivers/sql/stores/group_commit.py",
         ("        if self._idle > MOST_IDLE:\n", "        if self._idle > 1.0:\n"),
         by="go_together_and_halves",
     ),

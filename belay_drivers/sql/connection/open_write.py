@@ -8,10 +8,9 @@ from sqlalchemy import Connection, Engine, NestedTransaction
 from typing_extensions import override
 
 from belay_drivers.sql.connection.connection_runner import Session
-from belay_drivers.sql.connection.database import Body, Done, Sender
+from belay_drivers.sql.connection.database import Body, Done, Scope, Sender
 from belay_drivers.sql.connection.dialect import Failure, SqlDialect
 from belay_drivers.sql.connection.uncancelled import Cancelled, run_uncancelled
-from belay_drivers.sql.connection.write_scopes import Scope
 
 T = TypeVar("T")
 

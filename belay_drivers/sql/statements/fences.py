@@ -98,6 +98,8 @@ class Fence(NamedTuple):
     lease: Lease
     seq: int
     now_ms: Millis
+    key: str | None = None
+    """The key of the run, where it is known."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of an ``owned_update``."""

@@ -16,29 +16,13 @@ from belay_drivers.sql.schema.tables import approvals, attempts, journal, runs
 from belay_drivers.sql.statements.fences import Held
 from belay_drivers.sql.statements.keys import step_digest
 from belay_drivers.sql.statements.rows import step_record
+from belay_drivers.sql.statements.write_ops import ATTEMPT_COLUMNS, attempt_row
 
 ATTEMPT_KEY: Final = ("run_id", "step_key_digest", "attempt")
 IN_PROGRESS: Final = attempts.c.state.in_(tuple(sorted(state.value for state in OPEN)))
 """The attempt is one that a later record replaces."""
 DELETED: Final = "deleted"
 """The kind of the entry that the deletion of a run leaves."""
-ATTEMPT_COLUMNS: Final = (
-    "step_key_digest",
-    "attempt",
-    "full_key",
-    "step",
-    "kind",
-    "state",
-    "idempotent",
-    "input_digest",
-    "recorded",
-    "started_at",
-    "finished_at",
-    "error",
-    "outcome",
-    "meta",
-)
-"""What an attempt says of itself; its run and epoch are those of the lease it is written under."""
 REPLACED: Final = ("epoch", *(name for name in ATTEMPT_COLUMNS if name not in ATTEMPT_KEY))
 _NEXT_ENTRY: Final = (
     update(runs)
@@ -86,26 +70,6 @@ _INSERT_FIRST: Final = (
     )
     .returning(journal.c.entry)
 )
-
-
-def attempt_row(attempt: StepRecord) -> tuple[str | int | None, ...]:
-    """An attempt in the order of ``ATTEMPT_COLUMNS``."""
-    return (
-        step_digest(attempt.step_key),
-        attempt.attempt,
-        attempt.step_key,
-        attempt.step,
-        str(attempt.kind),
-        str(attempt.state),
-        int(attempt.idempotent),
-        attempt.input_digest,
-        attempt.recorded,
-        attempt.started_at_ms,
-        attempt.finished_at_ms,
-        attempt.error,
-        attempt.outcome,
-        attempt.meta,
-    )
 
 
 def attempt_values(run_key: str, epoch: int, attempt: StepRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from belay_core.records.step_record import OPEN, StepRecord
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.values import json
 from belay_drivers.sql.statements.fences import UNCLAIMED, UNOWNED, Fence
-from belay_drivers.sql.statements.keys import full_text_of, key_of
+from belay_drivers.sql.statements.keys import full_text_of, key_of, step_digest
 
 
 class RecordOp:
@@ -176,11 +176,50 @@ LET_GO: Final = ", ".join(f"{name} = NULL" for name in (*UNOWNED, *UNCLAIMED))
 """What becomes of a run's row, in SQL, when its owner lets it go."""
 
 
+ATTEMPT_COLUMNS: Final = (
+    "step_key_digest",
+    "attempt",
+    "full_key",
+    "step",
+    "kind",
+    "state",
+    "idempotent",
+    "input_digest",
+    "recorded",
+    "started_at",
+    "finished_at",
+    "error",
+    "outcome",
+    "meta",
+)
+"""What an attempt says of itself; its run and epoch are those of the lease it is written under."""
+
+
+def attempt_row(attempt: StepRecord) -> tuple[str | int | None, ...]:
+    """An attempt in the order of ``ATTEMPT_COLUMNS``."""
+    return (
+        step_digest(attempt.step_key),
+        attempt.attempt,
+        attempt.step_key,
+        attempt.step,
+        str(attempt.kind),
+        str(attempt.state),
+        int(attempt.idempotent),
+        attempt.input_digest,
+        attempt.recorded,
+        attempt.started_at_ms,
+        attempt.finished_at_ms,
+        attempt.error,
+        attempt.outcome,
+        attempt.meta,
+    )
+
+
 def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
     """What the row of a run has to say for a write under this fence: run, host, process, nonce, epoch, sequence."""
     lease = fence.lease
     owner = lease.owner
-    return (key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
+    return (fence.key or key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)
 
 
 def _size_of(attempt: StepRecord) -> int:

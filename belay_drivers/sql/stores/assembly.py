@@ -17,12 +17,11 @@ from belay_drivers.sql.statements.hot import HotStatements
 from belay_drivers.sql.statements.run_rows import AttemptRows
 from belay_drivers.sql.stores.approvals import SqlApprovalStore
 from belay_drivers.sql.stores.attempts import SqlAttemptContract, SqlAttemptStore
-from belay_drivers.sql.stores.base import Parts
+from belay_drivers.sql.stores.base import Parts, Sequences
 from belay_drivers.sql.stores.changes import SqlChanges
 from belay_drivers.sql.stores.group_commit import GroupCommit
 from belay_drivers.sql.stores.joined import joining
 from belay_drivers.sql.stores.journal import SqlJournal
-from belay_drivers.sql.stores.lease_sequences import Sequences
 from belay_drivers.sql.stores.retention import SqlRetention
 from belay_drivers.sql.stores.runs import SqlRunContract, SqlRunStore
 from belay_drivers.sql.stores.snapshots import SqlSnapshots

@@ -1,11 +1,14 @@
 """What the parts of the SQL stores share, and how a command of a run's owner is sent to a known end."""
 
+import asyncio
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from math import floor
+from typing import ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -28,7 +31,96 @@ from belay_drivers.sql.statements.rows import Columns, Undecodable, owner_of
 from belay_drivers.sql.statements.run_rows import AttemptRows
 from belay_drivers.sql.statements.write_ops import Applied, WriteOp
 from belay_drivers.sql.stores.group_commit import GroupCommit
-from belay_drivers.sql.stores.lease_sequences import Sequences, Turn
+
+_Key: TypeAlias = tuple[str, int, str]
+"""A lease as run, epoch and nonce, which no two leases share; hashing all of one would cost more than a look-up."""
+
+
+class Turn:
+    """One run's queue of owned writes: who has taken the turn enters it, and passes it on when leaving.
+
+    ``seq`` is the write sequence of the row, None where it has to be read. ``unclear`` says that a write was given up
+    whose end nobody knows: it may still arrive, and would then raise the sequence just as a later one does.
+    """
+
+    __slots__ = ("_queue", "_taken", "key", "seq", "unclear")
+
+    def __init__(self, key: str, seq: int | None = None) -> None:
+        self.key = key
+        """The key of the run."""
+        self.seq = seq
+        self.unclear = False
+        self._taken = False
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    def take_at_once(self) -> bool:
+        """Take the turn if no other write has it."""
+        if self._taken:
+            return False
+        self._taken = True
+        return True
+
+    async def wait(self) -> None:
+        """Come back with the turn; first come, first served."""
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(given)
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.done() and not given.cancelled():
+                self._pass_on()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is not None:
+            # Whether the write counted is not known here; the next one reads.
+            self.seq = None
+            self.unclear = True
+        if self._queue:
+            self._pass_on()
+        else:
+            self._taken = False
+
+    def _pass_on(self) -> None:
+        while self._queue:
+            given = self._queue.popleft()
+            if not given.done():
+                given.set_result(None)
+                return
+        self._taken = False
+
+
+class Sequences:
+    """The leases of this process; writes under one lease go one after another."""
+
+    def __init__(self) -> None:
+        self._turns: dict[_Key, Turn] = {}
+
+    def learn(self, lease: Lease, seq: int) -> None:
+        """A lease was acquired, and its row stands at this sequence."""
+        self._turns[_key_of(lease)] = Turn(key_of(lease.run_id), seq)
+
+    def forget(self, lease: Lease) -> None:
+        """The lease is over; who still waits in its queue finds that out from the database."""
+        turn = self._turns.pop(_key_of(lease), None)
+        if turn is not None:
+            turn.seq = None
+
+    def turn(self, lease: Lease) -> Turn:
+        """The queue of this lease."""
+        key = (lease.run_id, lease.epoch, lease.owner.nonce)
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = Turn(key_of(lease.run_id))
+        return turn
+
+
+def _key_of(lease: Lease) -> _Key:
+    return (lease.run_id, lease.epoch, lease.owner.nonce)
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -178,7 +270,7 @@ class OwnedRole(EngineRole):
         with turn:
             sent: Unknown[None] | Failure | None = None
             if shared is not None and parts.group_commit is not None and turn.seq is not None and not turn.unclear:
-                fence = Fence(lease, turn.seq, self._now())
+                fence = Fence(lease, turn.seq, floor(parts.clock.now()), turn.key)
                 answer = await parts.group_commit.put(shared.work(fence))
                 if isinstance(answer, Applied):
                     turn.seq += 1

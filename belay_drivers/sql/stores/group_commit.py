@@ -7,16 +7,66 @@ tells what became of it. So a bad row harms no neighbour, and nothing is guessed
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from typing import Final, TypeAlias
 
-from belay_drivers.sql.connection.database import Database, Done, Unknown
+from belay_drivers.sql.connection.database import Database, Done, Unknown, admit_outside
 from belay_drivers.sql.connection.dialect import Failure
 from belay_drivers.sql.connection.statement_channel import StatementChannel
-from belay_drivers.sql.connection.write_scopes import admit_outside
 from belay_drivers.sql.statements.write_ops import Applied, WriteOp
-from belay_drivers.sql.stores.pipeline_tuner import PipelineTuner
+
+MOST_IDLE: Final = 0.5
+"""The share of a flush in which nobody works any more, beyond which halves do not pay."""
+AT_FIRST: Final = 0.25
+"""The share that is assumed where halves are tried."""
+NEWS: Final = 1 / 32
+"""How much the last flush counts, against those before."""
+AGAIN: Final = 256
+"""Flushes after which halves are tried again."""
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class PipelineTuner:
+    """Watches flushes and writers; the answer is ``in_halves``."""
+
+    def __init__(self, now: Callable[[], float] = _loop_time) -> None:
+        self._now = now
+        self._wrote = self._began = 0.0
+        self._idle = AT_FIRST
+        self._whole = 0
+        """Flushes for which all go together yet."""
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether half of the writers are told only when the next flush is under way."""
+        return not self._whole
+
+    def wrote(self) -> None:
+        """A write came in."""
+        self._wrote = self._now()
+
+    def flush_began(self) -> None:
+        """A flush is sent."""
+        self._began = self._now()
+
+    def flush_ended(self) -> None:
+        """It is answered."""
+        if self._whole:
+            self._whole -= 1
+            return
+        ended = self._now()
+        idle = (ended - max(self._began, self._wrote)) / max(ended - self._began, 1e-9)
+        self._idle += NEWS * (idle - self._idle)
+        if self._idle > MOST_IDLE:
+            self._idle, self._whole = AT_FIRST, AGAIN
+
 
 MOST_ROWS: Final = 256
 """Rows of one flush at most."""
@@ -58,6 +108,7 @@ class _Waiting:
             self.answered.set_result(answer)
 
 
+_WORK: Final = attrgetter("work")
 _Ended: TypeAlias = tuple[_Waiting, Answer, Exception | None]
 
 
@@ -93,7 +144,7 @@ class GroupCommit:
         self._queue.append(waiting)
         if self._pace is not None:
             self._pace.wrote()
-        if not self._is_flushing:
+        if self._flushing is None or self._flushing.done():
             self._begin()
         try:
             return await waiting.answered
@@ -182,22 +233,22 @@ class GroupCommit:
             waiting.end(answer, broken)
 
     async def _flush(self, batch: list[_Waiting]) -> None:
-        ended: list[_Ended] = [(each, None, None) for each in batch]
+        ended: list[_Ended] = list(zip(batch, repeat(None), repeat(None), strict=False))
         if self._ended:
             # The flush is sent in this turn of the loop, where nothing else is on the wire, and they begin in the next.
             asyncio.get_running_loop().call_soon(self._tell, len(self._ended))
         if self._pace is not None:
             self._pace.flush_began()
         try:
-            answers = await self._sent([each.work for each in batch])
-            ended = [(each, answer, None) for each, answer in zip(batch, answers, strict=True)]
+            answers = await self._sent(list(map(_WORK, batch)))
+            ended = list(zip(batch, answers, repeat(None, len(batch)), strict=True))
         except Exception as error:  # noqa: BLE001  (a defect is told to everybody who shared it)
             ended = [(each, None, error) for each in batch]
         finally:
             self._ended += ended
 
     async def _sent(self, works: Sequence[WriteOp]) -> Sequence[Answer]:
-        sent = await self._database.send_once(lambda: self._channel.flush(works))
+        sent = await self._database.send_once(partial(self._channel.flush, works))
         if isinstance(sent, Done):
             return sent.value
         if isinstance(sent, Failure):

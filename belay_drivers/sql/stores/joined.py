@@ -13,9 +13,8 @@ from belay_core.stores.absent import AbsentApprovalStore, AbsentAttemptStore, Ab
 from belay_core.stores.bundle import Stores
 from belay_core.stores.notifier import Notifier
 from belay_drivers.sql.connection.connection_runner import LoopSession
-from belay_drivers.sql.connection.database import Body, Database, Done
+from belay_drivers.sql.connection.database import Body, Database, Done, Scope
 from belay_drivers.sql.connection.open_write import OpenWrite, SavepointSender
-from belay_drivers.sql.connection.write_scopes import Scope
 from belay_drivers.sql.stores.approvals import SqlApprovalStore
 from belay_drivers.sql.stores.base import Parts
 from belay_drivers.sql.stores.runs import SqlRunStore

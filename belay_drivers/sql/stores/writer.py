@@ -11,12 +11,11 @@ from typing_extensions import override
 
 from belay_core.errors import DatabaseError, WriterError
 from belay_core.stores.writer import Hook, Transaction, Writer
-from belay_drivers.sql.connection.database import ATTEMPTS, LOST_ATTEMPTS, Database, Done, Sender
+from belay_drivers.sql.connection.database import ATTEMPTS, LOST_ATTEMPTS, Database, Done, Scope, Sender, innermost
 from belay_drivers.sql.connection.dialect import Failure, Fate, Mark
 from belay_drivers.sql.connection.error_translation import code_of, is_transient, translate_errors
 from belay_drivers.sql.connection.open_write import OpenWrite, Savepoint, SavepointSender, begun, in_turn
 from belay_drivers.sql.connection.uncancelled import Cancelled, run_uncancelled
-from belay_drivers.sql.connection.write_scopes import Scope, innermost
 from belay_drivers.sql.statements.rows import Undecodable
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import RunSummary, WorkflowRun
-from belay_drivers.sql.connection.write_scopes import admit_outside
+from belay_drivers.sql.connection.database import admit_outside
 from belay_drivers.sql.schema.tables import runs
 from belay_drivers.sql.statements.keys import key_of
 from belay_drivers.sql.statements.rows import (
