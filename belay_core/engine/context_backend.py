@@ -14,6 +14,7 @@ from belay_core.engine.sleep_call import SleepCall
 from belay_core.engine.step_call import StepCall
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
 from belay_core.values.digests import arguments_digest
+from belay_core.values.own_copy import IMMUTABLE, OwnArguments, own_copy
 from belay_core.workflows.backend import Arguments, ContextBackend, Invoke, Question
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
@@ -50,7 +51,12 @@ class EngineBackend(ContextBackend):
         except DefinitionError as error:
             raise execution.break_off(error) from None
         try:
-            digest = None if callable(given) else arguments_digest(*given)
+            digest = None
+            if not callable(given):
+                digest = arguments_digest(*given)
+                if given[1] or not IMMUTABLE.issuperset(map(type, given[0])):
+                    # As they are now: the body may change them before the step is executed.
+                    given = own_copy(OwnArguments(*given))
         except ValueRefused as refused:
             raise InvalidInput("arguments", f"step {step.name}: {refused}") from None
         scope.unopened += 1

@@ -22,6 +22,7 @@ from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import RunWait
 from belay_core.values import json
+from belay_core.values.own_copy import OwnArguments, own_copy
 from belay_core.workflows.backend import Arguments, Invoke
 from belay_core.workflows.current_step import CURRENT
 from belay_core.workflows.middleware import StepFacts
@@ -93,6 +94,9 @@ class Body:
         if callable(self._given):
             return self._given(self._call.key)
         args, kwargs = self._given
+        if type(self._given) is OwnArguments:
+            # A further attempt is given what this one was.
+            args, kwargs = own_copy(self._given)
         return self._step.fn(*args, **kwargs)
 
     async def _in_thread(self) -> Any | Raised:

@@ -5,6 +5,7 @@ from types import NoneType
 from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from belay_core.errors import BelayError, DefinitionError
+from belay_core.values.own_copy import own_copy
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.gate import Gate
@@ -25,11 +26,15 @@ class StepContext(Generic[In]):
     """What a method of the class form may see: the input, earlier outputs, and its own key."""
 
     def __init__(self, given: In, outputs: dict[str, object], ctx: Context, step_key: str) -> None:
-        self.input = given
-        """What the run was started with."""
+        self._input = given
         self._outputs = outputs
         self._ctx = ctx
         self._key = step_key
+
+    @property
+    def input(self) -> In:
+        """What the run was started with; a copy of its own each time."""
+        return own_copy(self._input)
 
     @property
     def run_id(self) -> str:
@@ -42,10 +47,13 @@ class StepContext(Generic[In]):
         return f"{self._ctx.run_id}/{self._key}"
 
     def out(self, earlier: Step[..., R] | Gate[..., R]) -> R:
-        """The output of an earlier step, or the answer of an earlier gate. Raises ``DefinitionError``."""
+        """The output of an earlier step, or the answer of an earlier gate; a copy of its own each time.
+
+        Raises ``DefinitionError``.
+        """
         if earlier.name not in self._outputs:
             raise DefinitionError(f"{earlier.name}: has no output yet; only earlier steps have one")
-        return self._outputs[earlier.name]  # type: ignore[return-value]  # stored under this very step's name
+        return own_copy(self._outputs[earlier.name])  # type: ignore[return-value]  # stored under this very step's name
 
 
 class Workflow(Generic[In, Out]):
