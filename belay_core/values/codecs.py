@@ -15,6 +15,7 @@ from belay_core.errors import DefinitionError, ValueRefused
 from belay_core.records.attempt import JsonValue
 from belay_core.values import json
 from belay_core.values.extent import HOLDS_TOO_MANY, holds_too_many
+from belay_core.values.read_back import type_change
 
 T = TypeVar("T")
 
@@ -79,12 +80,23 @@ class Codec(Generic[T]):
                 return text, read_back
         data = self._dumped(value)
         text = self._text(value, data)
-        decoded = self.decode(text)
-        if not self._plain and not (
-            type(decoded) is type(value) and decoded == value and _same(self._dumped(decoded), data)
-        ):
-            raise ValueRefused(f"a value of type {type(value).__name__} would not read back equal")
-        return text, decoded
+        return text, self._read_back(value, data, text)
+
+    def _read_back(self, value: T, data: Any, text: str) -> T:
+        """What is read back of a stored text: the same value, of the same types all through."""
+        kind, expected = type(value).__name__, _name(self.annotation)
+        try:
+            decoded = self.decode(text)
+        except ValueRefused:
+            raise ValueRefused(f"a value of type {kind} would not read back as {expected}") from None
+        if self._plain:
+            return decoded
+        if type(decoded) is not type(value) or decoded != value or not _same(self._dumped(decoded), data):
+            raise ValueRefused(f"a value of type {kind} would not read back equal")
+        changed = type_change(value, decoded)
+        if changed is not None:
+            raise ValueRefused(f"a value of type {kind} would not read back equal: {changed}; convert it")
+        return decoded
 
     def decode(self, text: str) -> T:
         """The value of a stored text. Raises ``ValueRefused`` where it does not fit the type."""

@@ -240,7 +240,7 @@ def racing(wait, shape):
     return flow
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", ["tasks", "branches"])
 @pytest.mark.parametrize("wait", WAITS)
 async def test_a_worker_that_replays_takes_the_branch_of_the_one_before(tmp_path, wait, shape):
@@ -254,7 +254,7 @@ async def test_a_worker_that_replays_takes_the_branch_of_the_one_before(tmp_path
         for approval in await client.approvals(limit=1_000):
             await client.decide(approval, "approved")
         async with Worker(stores, [flow], telemetry=False):
-            await asyncio.wait_for(asyncio.gather(*(run.result() for run in runs)), 60)
+            await asyncio.wait_for(asyncio.gather(*(run.result() for run in runs)), 200)
         acted = [[each.step for each in (await client.history(run)).attempts if "act" in each.step] for run in runs]
     assert [steps for steps in acted if len(steps) != 1] == []
 
