@@ -52,9 +52,9 @@ def test_an_approval_shows_what_it_is_about_and_counts(cli: Cli):
 
 def test_a_rejection_counts(cli: Cli):
     cli.started("letter", "Dear Ada", run_id="r1")
-    told = cli.json("reject", "r1", "--reason", "too short", "--by", "bob")
-    assert (told["outcome"], told["decision"], told["decided_by"]) == ("decided", "rejected", "bob")
-    assert told["subject_digest"] == digest('"Dear Ada"')
+    reported = cli.json("reject", "r1", "--reason", "too short", "--by", "bob")
+    assert (reported["outcome"], reported["decision"], reported["decided_by"]) == ("decided", "rejected", "bob")
+    assert reported["subject_digest"] == digest('"Dear Ada"')
     cli.work()
     assert cli.json("show", "r1")["run"]["result"] == "dropped: too short"
 
@@ -65,8 +65,8 @@ def test_one_decision_counts_and_the_second_is_told_of_it(cli: Cli):
     ended = cli("reject", "r1", "--by", "bob")
     assert ended.code == 1
     assert ended.err == f"belay: nothing was decided: already approved by ana at {first['decided_at']}\n"
-    told = cli.json("reject", "r1", "--by", "bob", code=1)
-    assert (told["outcome"], told["decision"], told["decided_by"], told["decided_at"]) == (
+    reported = cli.json("reject", "r1", "--by", "bob", code=1)
+    assert (reported["outcome"], reported["decision"], reported["decided_by"], reported["decided_at"]) == (
         "already_decided",
         "approved",
         "ana",
@@ -98,8 +98,8 @@ def test_a_gate_that_was_not_asked_is_told(cli: Cli):
     cli.started("letter", "Dear Ada", run_id="r1")
     ended = cli("approve", "r1", "--gate", "lawyer")
     assert (ended.code, ended.err) == (1, "belay: nothing was decided: run r1 asks nothing of the kind\n")
-    told = cli.json("approve", "r1", "--approval", "nix", code=1)
-    assert (told["outcome"], told["approval_id"], told["subject_text"]) == ("no_such_approval", None, None)
+    reported = cli.json("approve", "r1", "--approval", "nix", code=1)
+    assert (reported["outcome"], reported["approval_id"], reported["subject_text"]) == ("no_such_approval", None, None)
 
 
 def test_the_gate_of_another_run_is_not_this_ones(cli: Cli):
