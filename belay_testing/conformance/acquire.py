@@ -1,4 +1,4 @@
-"""Who gets which run, and when."""
+"""Which runs ``acquire`` hands out, in which order, and to which owner."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import STALE
 
 
-class Acquiring(Chapter):
+class AcquireChapter(Chapter):
     """``acquire``."""
 
     async def test_a_run_is_taken_once_with_what_its_owner_needs(self, kit: Kit) -> None:

@@ -148,9 +148,9 @@ async def test_damage_is_told_without_a_word_of_it(stores, raw, loosen):
     await own(stores, RunId("run"))
     await raw(stores, "UPDATE belay_runs SET cancel_acknowledgement = '{\"secret\":1}'")
     for call in (stores.changes.cancellation(RunId("run")), stores.changes.snapshot([RunId("run")])):
-        with pytest.raises(ChangesError, match=r"decode_failed.*belay_runs row") as told:
+        with pytest.raises(ChangesError, match=r"decode_failed.*belay_runs row") as reported:
             await call
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(reported.value)
     await loosen(stores, "belay_runs")
     await raw(stores, "UPDATE belay_runs SET cancel_acknowledgement = NULL, status = 'secret'")
     with pytest.raises(ChangesError, match="decode_failed"):

@@ -99,7 +99,7 @@ class DriverOptions:
     def __init__(self, connection):
         self.connection = connection
         self.said = []
-        self.told = []
+        self.reported = []
         """What of it is about runs."""
         self.hears = asyncio.Event()
 
@@ -107,9 +107,9 @@ class DriverOptions:
         await self.connection.add_listener(await self.connection.fetchval(CHANNEL), self._heard)
 
     def _heard(self, _connection, _pid, _channel, payload):
-        self.said.append(told := json.loads(payload))
-        if told not in (QUESTION, ANSWER):
-            self.told.append(told)
+        self.said.append(reported := json.loads(payload))
+        if reported not in (QUESTION, ANSWER):
+            self.reported.append(reported)
             self.hears.set()
 
     async def says(self, number):
@@ -172,7 +172,7 @@ async def test_behind_a_pooler_nobody_is_told_and_no_connection_is_opened(belay_
             # What is told arrives in the order in which it was.
             await other.notify('{"ready":true,"runs":[]}')
             await other.hears.wait()
-            assert other.told == [{"ready": True, "runs": []}]
+            assert other.reported == [{"ready": True, "runs": []}]
             assert (heard.is_set(), there.notifier.hears_peers) == (False, False)
             assert await other.relays() == []
 
@@ -197,15 +197,15 @@ async def test_many_pokes_are_one_notification_and_no_two_follow_at_once(belay_p
             for number in range(MOST_RUNS):
                 stores.notifier.notify(f"run-{number}", ready=number == 1)
             await other.hears.wait()
-            assert other.told == [{"ready": True, "runs": [f"run-{number}" for number in range(MOST_RUNS)]}]
+            assert other.reported == [{"ready": True, "runs": [f"run-{number}" for number in range(MOST_RUNS)]}]
             began = loop.time()
             pokes = 0
-            while len(other.told) < 6:
+            while len(other.reported) < 6:
                 stores.notifier.notify("again")
                 pokes += 1
                 await asyncio.sleep(0)
             assert loop.time() - began >= 4 * SPACING
-            assert pokes > 5 * len(other.told)
+            assert pokes > 5 * len(other.reported)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_of_runs_that_do_not_fit_is_said_that_any_may_have_changed(belay_p
                 here.notifier.notify(run_id)
             await heard.wait()
             await other.hears.wait()
-            assert other.told == [{"ready": False, "runs": None}]
+            assert other.reported == [{"ready": False, "runs": None}]
 
 
 async def test_what_cannot_be_read_is_about_anything_and_breaks_nothing(belay_postgres):

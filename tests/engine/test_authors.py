@@ -106,7 +106,7 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
     bench, monkeypatch
 ):
     """An error in that place would be tried again at once by code that tries again whatever it is told."""
-    begun, go, told = asyncio.Event(), asyncio.Event(), asyncio.Queue()
+    begun, go, reported = asyncio.Event(), asyncio.Event(), asyncio.Queue()
     monkeypatch.setattr(unwind, "_ROUNDS", 1)
     monkeypatch.setattr(unwind, "_PATIENCE", 0.01)
 
@@ -119,7 +119,7 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
         try:
             await ctx.sleep(timedelta(days=1))
         except BaseException as error:
-            told.put_nowait(type(error))
+            reported.put_nowait(type(error))
             raise
 
     await bench.client.start(run_uncancelled)
@@ -131,7 +131,7 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
         await draining
         go.set()
         async with asyncio.timeout(5):
-            assert await told.get() is asyncio.CancelledError
+            assert await reported.get() is asyncio.CancelledError
 
 
 async def test_a_worker_leaves_in_time_though_a_body_that_has_ended_left_a_step_hanging(bench):

@@ -112,7 +112,7 @@ async def test_what_an_attempt_leaves_in_its_context_is_not_seen_by_the_next(ben
 
 @pytest.mark.parametrize("timeout", [None, timedelta(hours=1)])
 def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_workflow_nothing(timeout):
-    told = []
+    reported = []
 
     @step(timeout=timeout)
     async def interrupted() -> None:
@@ -123,7 +123,7 @@ def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_wo
         try:
             await ctx.step(interrupted)
         except (KeyboardInterrupt, StepFailed) as error:
-            told.append(error)
+            reported.append(error)
 
     async def main() -> None:
         async with open_stores("sqlite:///:memory:") as stores, Worker(stores, [flow], telemetry=False):
@@ -131,7 +131,7 @@ def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_wo
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
-    assert told == []
+    assert reported == []
 
 
 async def test_a_condition_that_cancels_its_own_task_and_answers_is_heard(bench):

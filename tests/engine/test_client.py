@@ -62,9 +62,9 @@ async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_loo
             later = await client.start(greeting, Given("b", 2))
             assert (await client.result(later.run_id), looks()) == ("bb", 2)
             run = await client.start(failing)
-            told, read = await failure_of(run), await failure_of(run)
+            reported, read = await failure_of(run), await failure_of(run)
             assert looks() == 3
-            assert (told.type, told.message) == (read.type, read.message) == ("ValueError", "broken")
+            assert (reported.type, reported.message) == (read.type, read.message) == ("ValueError", "broken")
 
 
 async def failure_of(run):
@@ -95,8 +95,8 @@ async def test_a_told_end_stands_where_the_run_is_deleted_before_it_is_read(bela
             async def find(self, run_id):
                 stores.notifier.notify(run_id, end=RunEnd(RunStatus.COMPLETED, "7"))
 
-        told = await ended(replace(stores, runs=Deleted()), RunId("run"))
-        assert told == RunEnd(RunStatus.COMPLETED, "7")
+        reported = await ended(replace(stores, runs=Deleted()), RunId("run"))
+        assert reported == RunEnd(RunStatus.COMPLETED, "7")
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):

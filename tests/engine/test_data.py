@@ -192,9 +192,9 @@ def test_what_a_constructor_hides_is_not_lost_silently():
 
 
 def test_a_set_reads_back_equal_in_whatever_order_it_was_filled():
-    luck, codec = random.Random(1), codec_for(set[str])  # noqa: S311  (the same numbers each time)
+    rng, codec = random.Random(1), codec_for(set[str])  # noqa: S311  (the same numbers each time)
     for _ in range(500):
-        given = {str(luck.random()) for _ in range(luck.randint(2, 12))}
+        given = {str(rng.random()) for _ in range(rng.randint(2, 12))}
         assert codec.round_trip(given)[1] == given
 
 

@@ -262,13 +262,13 @@ async def test_a_worker_that_replays_takes_the_branch_of_the_one_before(tmp_path
 # ---------------------------------------------------------------- random bodies, killed at random calls
 
 
-def random_body(luck):
+def random_body(rng):
     """Three lines of two steps each, with waits of their own in between; the first line to end chooses what is done."""
-    waits = [[luck.choice([0, 0, 3, 30, 300]) for _ in range(3)] for _ in range(3)]
+    waits = [[rng.choice([0, 0, 3, 30, 300]) for _ in range(3)] for _ in range(3)]
 
     @step(idempotent=True)
     async def look(name: str) -> str:
-        for _ in range(luck.randrange(20)):
+        for _ in range(rng.randrange(20)):
             await asyncio.sleep(0)
         return name
 
@@ -303,14 +303,14 @@ def random_body(luck):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_run_killed_at_random_takes_no_other_branch_unseen(belay_stores, belay_clock, seed):
-    luck = random.Random(seed)  # noqa: S311
-    flow = random_body(luck)
+    rng = random.Random(seed)  # noqa: S311
+    flow = random_body(rng)
     async with belay_stores as stores:
         client = Client(stores, approver="ada", telemetry=False)
         run = await client.start(flow)
-        for _ in range(luck.randrange(1, 4)):
-            fault = luck.choice([kill_before, kill_after])()
-            faulty = FaultStores(stores, at=luck.randrange(2, 14), fault=fault)
+        for _ in range(rng.randrange(1, 4)):
+            fault = rng.choice([kill_before, kill_after])()
+            faulty = FaultStores(stores, at=rng.randrange(2, 14), fault=fault)
             async with AsyncExitStack() as stack:
                 worker = await stack.enter_async_context(
                     Worker(faulty.stores, [flow], telemetry=False, background=False)

@@ -77,17 +77,17 @@ async def test_time_passes_for_work_that_nobody_may_cancel_too():
     assert done == {work}
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("reported", [False, True])
 async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_it_is_told(
-    belay_stores, belay_clock, told
+    belay_stores, belay_clock, reported
 ):
     async with belay_stores as stores:
-        if told:
+        if reported:
             stores.notifier.relay_by(EngineEvents())
         async with Worker(stores, [looked_for], poll=POLL) as worker:
             run = await worker.client.start(looked_for, 7)
             assert await asyncio.wait_for(run.result(), 5) == 7
-            assert await due(belay_clock, 799 if told else 199)
+            assert await due(belay_clock, 799 if reported else 199)
             belay_clock.advance(1_001)
             assert await due(belay_clock, 799)
 

@@ -57,8 +57,8 @@ class Other:
             env={**os.environ, "TELL": TELL},
         )
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        host, pid, start, *self.more = json.loads(told)
+        reported = self.process.stdout.readline()
+        host, pid, start, *self.more = json.loads(reported)
         self.identity = ProcessIdentity(host, pid, start)
         self.owner = self.identity.owner(Uuid7Ids())
 
