@@ -42,7 +42,7 @@ async def listening(notifier: Notifier, address: Address) -> AsyncGenerator[None
         yield
         return
     relay = PostgresRelay(notifier, lambda: held(address))
-    notifier.relay_by(relay)
+    notifier.attach_relay(relay)
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ class PostgresRelay(Relay):
         """Whether the connection listens."""
         return self._connected
 
-    def tell(self, run_id: str | None, *, ready: bool) -> None:
+    def publish(self, run_id: str | None, *, ready: bool) -> None:
         """Notify others soon, where there are any."""
         if not self._peers.alone and not self._closing.is_set():
             self._untold.add(run_id, ready=ready)
@@ -132,7 +132,7 @@ class PostgresRelay(Relay):
         with suppress(Exception):
             try:
                 self._connected = True
-                self._notifier.hear(None, ready=True)
+                self._notifier.deliver(None, ready=True)
                 if not self._closing.is_set():
                     self._untold.announce()
                 parting = await self._tell_until_lost(line)
@@ -177,7 +177,7 @@ class PostgresRelay(Relay):
     def _heard(self, payload: str) -> None:
         notice = Notification.read(payload)
         self._answer(asked=notice.asks)
-        self._notifier.hear(notice.run_ids, ready=notice.ready)
+        self._notifier.deliver(notice.run_ids, ready=notice.ready)
 
     def _answer(self, *, asked: bool) -> None:
         """Somebody else is there."""

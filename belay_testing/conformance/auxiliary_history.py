@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from belay_core.ids import RunId
 from belay_core.records.attempt import ABSENT
-from belay_core.records.changes import START, MissingRun, RunChange, RunSight, RunView
+from belay_core.records.changes import START, MissingRun, RunChange, RunView, SnapshotEntry
 from belay_core.records.run import TERMINAL
 from belay_core.records.waiting import Wait
 from belay_core.stores import Stores
@@ -130,7 +130,7 @@ class AuxiliaryHistory(ContractHistory):
         assert reported[0] == reported[1], "changes_since"
 
 
-async def _whole_feed(stores: Stores, runs: tuple[RunSight, ...]) -> list[RunChange]:
+async def _whole_feed(stores: Stores, runs: tuple[SnapshotEntry, ...]) -> list[RunChange]:
     """All changes, once the feed shows the current state of each of these runs."""
     latest = {
         sight.run.run_id if isinstance(sight, RunView) else sight.run_id: sight.entry

@@ -365,7 +365,7 @@ async def test_where_no_connection_can_be_had_nobody_hears_of_it_and_closing_wai
     nowhere = address_of(urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:1", query="")))
     notifier = Notifier()
     relay = PostgresRelay(notifier, lambda: held(nowhere))
-    notifier.relay_by(relay)
+    notifier.attach_relay(relay)
     with notifier.listening("run") as heard:
         async with asyncio.timeout(FAREWELL):
             notifier.notify("other", ready=True)

@@ -25,7 +25,7 @@ class EngineEvents:
 
     connected = True
 
-    def tell(self, run_id, *, ready):
+    def publish(self, run_id, *, ready):
         pass
 
     def listen(self):
@@ -83,7 +83,7 @@ async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_
 ):
     async with belay_stores as stores:
         if reported:
-            stores.notifier.relay_by(EngineEvents())
+            stores.notifier.attach_relay(EngineEvents())
         async with Worker(stores, [looked_for], poll=POLL) as worker:
             run = await worker.client.start(looked_for, 7)
             assert await asyncio.wait_for(run.result(), 5) == 7
@@ -159,10 +159,10 @@ async def due(clock, after):
 async def test_only_those_who_wait_for_it_hear_of_a_run():
     notifier = Notifier()
     with notifier.listening("one") as one, notifier.listening("two") as two, notifier.listening() as ready:
-        notifier.hear(["one"], ready=False)
+        notifier.deliver(["one"], ready=False)
         assert (one.is_set(), two.is_set(), ready.is_set()) == (True, False, False)
-        notifier.hear([], ready=True)
+        notifier.deliver([], ready=True)
         assert (two.is_set(), ready.is_set()) == (False, True)
-        notifier.hear(None, ready=False)
+        notifier.deliver(None, ready=False)
         assert two.is_set()
     assert not notifier.hears_peers

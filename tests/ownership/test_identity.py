@@ -221,7 +221,7 @@ def test_without_the_file_system_nobody_shares_a_host_with_this_process(monkeypa
 
 def test_a_process_that_is_not_shown_is_asked_for_before_it_is_called_gone(monkeypatch, beside, here):
     other = beside()
-    monkeypatch.setattr(identity, "_seen", lambda pid: None)
+    monkeypatch.setattr(identity, "_process_status", lambda pid: None)
     assert not is_gone(other.owner, here)
     other.kill()
     assert is_gone(other.owner, here)

@@ -18,9 +18,9 @@ from belay_core.records.changes import (
     MissingRun,
     RunChange,
     RunFilters,
-    RunSight,
     RunView,
     SnapshotBatch,
+    SnapshotEntry,
 )
 from belay_core.records.run import is_terminal_run_status
 from belay_core.stores.changes import (
@@ -101,7 +101,7 @@ class SqlChanges(StoreRole, Changes):
 
         def read(tx: Connection) -> SnapshotBatch:
             head = self._head(tx)
-            return SnapshotBatch(head.source, head.position, _sights(tx, ids) if ids else ())
+            return SnapshotBatch(head.source, head.position, _entries(tx, ids) if ids else ())
 
         return await self._guard("snapshot", self._database.read(read))
 
@@ -153,15 +153,15 @@ def deleted_id(facts: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _sights(tx: Connection, ids: Sequence[RunId]) -> tuple[RunSight, ...]:
+def _entries(tx: Connection, ids: Sequence[RunId]) -> tuple[SnapshotEntry, ...]:
     keys = sorted({key_of(run_id) for run_id in ids})
     found = {row["run_id"]: row for row in tx.execute(_VIEWS, {"b_runs": keys}).mappings().all()}
     absent = [key for key in keys if key not in found]
     gone = {row["run_id"]: row for row in tx.execute(_GONE, {"b_runs": absent}).mappings().all()} if absent else {}
-    return tuple(_sight(run_id, found, gone) for run_id in ids)
+    return tuple(_entry(run_id, found, gone) for run_id in ids)
 
 
-def _sight(run_id: RunId, found: Mapping[str, Columns], gone: Mapping[str, Columns]) -> RunSight:
+def _entry(run_id: RunId, found: Mapping[str, Columns], gone: Mapping[str, Columns]) -> SnapshotEntry:
     row, last = found.get(key_of(run_id)), gone.get(key_of(run_id))
     if row is not None:
         return _view(run_id, row)
