@@ -48,4 +48,4 @@ STATEMENT_TIMEOUT: Final = 5.0
 """Seconds after which a database statement is cancelled."""
 
 TAKEOVERS_WITHOUT_PROGRESS: Final = 5
-"""Takeovers of a run that records nothing, after which it goes to review."""
+"""Owners of a run, one after another, that record nothing before it goes to review."""

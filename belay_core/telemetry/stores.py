@@ -36,7 +36,7 @@ from belay_core.values.numbers import is_safe
 from belay_core.values.text import is_durable
 
 T = TypeVar("T")
-SpanAttributes: TypeAlias = Mapping[str, str | int]
+Attributes: TypeAlias = Mapping[str, str | int]
 
 _TRUSTED: Final = 17
 _RUNS: Final = "belay.run_store"
@@ -45,7 +45,7 @@ _APPROVALS: Final = "belay.approval_store"
 _WRITE: Final = "belay.writer.write"
 
 
-def _no_attributes(*_given: Any) -> SpanAttributes:
+def _no_attributes(*_given: Any) -> Attributes:
     return {}
 
 
@@ -69,7 +69,7 @@ def _rows(seen: OperationSpan, answer: Any) -> None:
 class Operation:
     """How one operation is observed: ``attributes`` and ``counted`` get its arguments, ``seen`` its result."""
 
-    attributes: Callable[..., SpanAttributes] = _no_attributes
+    attributes: Callable[..., Attributes] = _no_attributes
     seen: Callable[[OperationSpan, Any], None] = _plain
     counted: Counted | Callable[..., Counted | None] | None = None
     watch: type[OperationSpan] = OperationSpan
@@ -84,9 +84,7 @@ class Observed:
         self.instruments = instruments
 
 
-def observed_store(
-    protocol: Any, prefix: str, operations: Mapping[str, Operation], base: type[Observed] = Observed
-) -> Any:
+def observe(protocol: Any, prefix: str, operations: Mapping[str, Operation], base: type[Observed] = Observed) -> Any:
     """A class that observes a store of this protocol; operations that ``base`` lacks are generated from their rows."""
     methods = {
         name: _method(f"{prefix}.{name}", getattr(protocol, name), operations[name])
@@ -115,10 +113,10 @@ def _method(span: str, function: Callable[..., Any], operation: Operation) -> Ca
     return method
 
 
-def _first_as(key: str) -> Callable[..., SpanAttributes]:
+def _first_as(key: str) -> Callable[..., Attributes]:
     """The first argument as an attribute under this key."""
 
-    def attributes(value: Any, *_more: Any) -> SpanAttributes:
+    def attributes(value: Any, *_more: Any) -> Attributes:
         return {key: value}
 
     return attributes
@@ -127,31 +125,31 @@ def _first_as(key: str) -> Callable[..., SpanAttributes]:
 _run: Final = _first_as(names.RUN_ID)
 
 
-def _owned(run_id: Any, owner: OwnerId, *_more: Any) -> SpanAttributes:
+def _owned(run_id: Any, owner: OwnerId, *_more: Any) -> Attributes:
     return {names.RUN_ID: run_id, names.OWNER_HOST_ID: owner.host_id}
 
 
-def _taken(run_id: Any, expected: Any, owner: OwnerId, *_more: Any) -> SpanAttributes:  # noqa: ARG001
+def _taken(run_id: Any, expected: Any, owner: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return _owned(run_id, owner)
 
 
-def _parked_by(run_id: Any, waiting: Any, owner: OwnerId) -> SpanAttributes:  # noqa: ARG001
+def _parked_by(run_id: Any, waiting: Any, owner: OwnerId) -> Attributes:  # noqa: ARG001
     return _owned(run_id, owner)
 
 
-def _claimant(run_id: Any, claimant: OwnerId, *_more: Any) -> SpanAttributes:
+def _claimant(run_id: Any, claimant: OwnerId, *_more: Any) -> Attributes:
     return {names.RUN_ID: run_id, names.CLAIMANT_HOST_ID: claimant.host_id}
 
 
-def _claimed(run_id: Any, expected: Any, claimant: OwnerId, *_more: Any) -> SpanAttributes:  # noqa: ARG001
+def _claimed(run_id: Any, expected: Any, claimant: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return _claimant(run_id, claimant)
 
 
-def _recovered(run_id: Any, stale: Any, claimed_at: Any, observer: OwnerId, *_more: Any) -> SpanAttributes:  # noqa: ARG001
+def _recovered(run_id: Any, stale: Any, claimed_at: Any, observer: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return {names.RUN_ID: run_id, names.OBSERVER_HOST_ID: observer.host_id}
 
 
-def _moved(run_id: Any, owner: OwnerId, to_status: Any, *_more: Any) -> SpanAttributes:
+def _moved(run_id: Any, owner: OwnerId, to_status: Any, *_more: Any) -> Attributes:
     return {**_owned(run_id, owner), names.TO: outcome_counts.to_status(to_status)}
 
 
@@ -164,12 +162,12 @@ def _step(command: commands.Ask | commands.Sleep | commands.Withdraw | commands.
     return {**_lease(command.lease), names.STEP_KEY: attempt.step_key, names.ATTEMPT: attempt.attempt}
 
 
-def _renewed(command: commands.Renew) -> SpanAttributes:
+def _renewed(command: commands.Renew) -> Attributes:
     """The host of the leases; a worker renews only its own."""
     return {names.OWNER_HOST_ID: command.leases[0].owner.host_id} if command.leases else {}
 
 
-def _recorded(command: commands.Record) -> SpanAttributes:
+def _recorded(command: commands.Record) -> Attributes:
     attributes = {**_lease(command.lease), names.COUNT: len(command.attempts)}
     if len(command.attempts) == 1:
         attributes[names.STEP_KEY] = command.attempts[0].step_key
@@ -177,45 +175,45 @@ def _recorded(command: commands.Record) -> SpanAttributes:
     return attributes
 
 
-def _asked(command: commands.Ask) -> SpanAttributes:
+def _asked(command: commands.Ask) -> Attributes:
     return {**_step(command), names.APPROVAL_ID: command.approval.approval_id}
 
 
-def _lapsed(command: commands.Lapse) -> SpanAttributes:
+def _lapsed(command: commands.Lapse) -> Attributes:
     return {**_step(command), names.APPROVAL_ID: command.approval_id}
 
 
-def _parked(command: commands.Park) -> SpanAttributes:
+def _parked(command: commands.Park) -> Attributes:
     to = str(RunStatus.SUSPENDED)
     return {**_lease(command.lease), names.TO: to, names.WAITING_REASON: command.waiting.reason}
 
 
-def _settled(command: commands.Settle) -> SpanAttributes:
+def _settled(command: commands.Settle) -> Attributes:
     return {**_lease(command.lease), names.TO: outcome_counts.to_status(command.status)}
 
 
-def _started(command: commands.Start) -> SpanAttributes:
+def _started(command: commands.Start) -> Attributes:
     return {names.RUN_ID: command.run_id, names.WORKFLOW: command.workflow}
 
 
-def _decided(command: commands.Decide) -> SpanAttributes:
+def _decided(command: commands.Decide) -> Attributes:
     return {names.APPROVAL_ID: command.approval_id, names.DECISION: command.decision}
 
 
-def _resolved(command: commands.Resolve) -> SpanAttributes:
+def _resolved(command: commands.Resolve) -> Attributes:
     return {names.RUN_ID: command.run_id, names.RESOLUTION: outcome_counts.outcome_name(type(command.resolution))}
 
 
-def _read(command: commands.History) -> SpanAttributes:
+def _read(command: commands.History) -> Attributes:
     """The run that is read, if it is one."""
     return {names.RUN_ID: command.run_ids[0]} if len(command.run_ids) == 1 else {}
 
 
-def _acquiring(command: commands.Acquire) -> SpanAttributes:
+def _acquiring(command: commands.Acquire) -> Attributes:
     return {names.OWNER_HOST_ID: command.owner.host_id}
 
 
-def _cancelled(command: commands.Cancel) -> SpanAttributes:
+def _cancelled(command: commands.Cancel) -> Attributes:
     return {names.RUN_ID: command.run_id}
 
 
@@ -281,11 +279,11 @@ def _attempt(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | in
     }
 
 
-def _written(attempt: AttemptId | Attempt | FinishAttempt, *more: Any) -> SpanAttributes:
+def _written(attempt: AttemptId | Attempt | FinishAttempt, *more: Any) -> Attributes:
     return {**_attempt(attempt), names.OWNER_HOST_ID: more[-1].host_id}
 
 
-def _attempt_heartbeat(run_id: Any, digest: str, attempt: int, owner: OwnerId, *_more: Any) -> SpanAttributes:
+def _attempt_heartbeat(run_id: Any, digest: str, attempt: int, owner: OwnerId, *_more: Any) -> Attributes:
     """Without invalid ids: a heartbeat is annotated before they are checked (run store 12.2)."""
     given = _written(AttemptId(run_id, digest, attempt), owner)
     return {
@@ -399,30 +397,26 @@ class _Approvals(Observed):
         return None
 
 
-ObservedRunStore: Final[Callable[[RunStore, Instruments], RunStore]] = observed_store(RunStore, _RUNS, RUNS)
-_ObservedRunContract: Final[Callable[[RunContract, Instruments], RunContract]] = observed_store(
-    RunContract, _RUNS, RUNS
-)
-ObservedAttemptStore: Final[Callable[[AttemptStore, Instruments], AttemptStore]] = observed_store(
+ObservedRunStore: Final[Callable[[RunStore, Instruments], RunStore]] = observe(RunStore, _RUNS, RUNS)
+_ObservedRunContract: Final[Callable[[RunContract, Instruments], RunContract]] = observe(RunContract, _RUNS, RUNS)
+ObservedAttemptStore: Final[Callable[[AttemptStore, Instruments], AttemptStore]] = observe(
     AttemptStore, _ATTEMPTS, ATTEMPTS, _Attempts
 )
-_ObservedAttemptContract: Final[Callable[[AttemptContract, Instruments], AttemptContract]] = observed_store(
+_ObservedAttemptContract: Final[Callable[[AttemptContract, Instruments], AttemptContract]] = observe(
     AttemptContract, _ATTEMPTS, ATTEMPTS, _Attempts
 )
-ObservedApprovalStore: Final[Callable[[ApprovalStore, Instruments, RunStore], ApprovalStore]] = observed_store(
+ObservedApprovalStore: Final[Callable[[ApprovalStore, Instruments, RunStore], ApprovalStore]] = observe(
     ApprovalStore, _APPROVALS, APPROVALS, _Approvals
 )
-ObservedWaitingStore: Final[Callable[[WaitingStore, Instruments], WaitingStore]] = observed_store(
+ObservedWaitingStore: Final[Callable[[WaitingStore, Instruments], WaitingStore]] = observe(
     WaitingStore, "belay.waiting_store", WAITING
 )
-ObservedJournal: Final[Callable[[Journal, Instruments], Journal]] = observed_store(Journal, "belay.journal", JOURNAL)
-ObservedChanges: Final[Callable[[Changes, Instruments], Changes]] = observed_store(Changes, "belay.changes", CHANGES)
-ObservedRetention: Final[Callable[[Retention, Instruments], Retention]] = observed_store(
+ObservedJournal: Final[Callable[[Journal, Instruments], Journal]] = observe(Journal, "belay.journal", JOURNAL)
+ObservedChanges: Final[Callable[[Changes, Instruments], Changes]] = observe(Changes, "belay.changes", CHANGES)
+ObservedRetention: Final[Callable[[Retention, Instruments], Retention]] = observe(
     Retention, "belay.retention", RETENTION
 )
-_ObservedReads: Final[Callable[[SnapshotReads, Instruments], SnapshotReads]] = observed_store(
-    SnapshotReads, _RUNS, _READS
-)
+_ObservedReads: Final[Callable[[SnapshotReads, Instruments], SnapshotReads]] = observe(SnapshotReads, _RUNS, _READS)
 """Reads of a snapshot: their spans are those of the run store's reads."""
 
 

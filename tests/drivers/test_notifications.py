@@ -14,9 +14,9 @@ import pytest
 from belay_core import Client, Context, Worker, step, workflow
 from belay_core.stores import Notifier
 from belay_drivers.postgres import open_postgres
-from belay_drivers.postgres.connections import address_of, held
+from belay_drivers.postgres.connections import address_of, dedicated_engine
 from belay_drivers.postgres.notifications import MOST_RUNS
-from belay_drivers.postgres.relay import FAREWELL, SPACING, PostgresRelay
+from belay_drivers.postgres.relay import CLOSING_TIMEOUT, SPACING, PostgresRelay
 
 POLL = 30.0
 SOON = 10.0
@@ -59,7 +59,7 @@ def answered():
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch, answered):
-    monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWERED", answered)
+    monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWER_TIMEOUT", answered)
 
 
 at_once = pytest.mark.parametrize("answered", [pytest.param(0.0, id="alone at once")])
@@ -286,7 +286,7 @@ async def test_who_is_alone_answers_a_newcomer_with_what_it_kept_and_then_each_t
         async with hearing(here) as heard:
             assert await other.says(1) == [QUESTION]
             await kept(here, "before")
-            monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWERED", LONG)
+            monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWER_TIMEOUT", LONG)
             async with open_postgres(belay_postgres.url) as there, hearing(there) as heard_there:
                 assert await other.says(3) == [QUESTION, QUESTION, ANY]
                 here.notifier.notify("run", ready=True)
@@ -314,7 +314,7 @@ async def test_who_was_alone_makes_up_for_what_it_kept_when_it_was_lost_to_other
 
 @at_once
 async def test_who_hears_of_nobody_any_more_asks_again_and_is_alone(belay_postgres, monkeypatch):
-    monkeypatch.setattr("belay_drivers.postgres.peer_presence.BELIEVED", 0.0)
+    monkeypatch.setattr("belay_drivers.postgres.peer_presence.PEER_TIMEOUT", 0.0)
     async with beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         async with open_postgres(belay_postgres.url) as stores, hearing(stores) as heard:
@@ -364,10 +364,10 @@ async def test_where_no_connection_can_be_had_nobody_hears_of_it_and_closing_wai
     parts = urlsplit(belay_postgres.url)
     nowhere = address_of(urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:1", query="")))
     notifier = Notifier()
-    relay = PostgresRelay(notifier, lambda: held(nowhere))
+    relay = PostgresRelay(notifier, lambda: dedicated_engine(nowhere))
     notifier.attach_relay(relay)
     with notifier.listening("run") as heard:
-        async with asyncio.timeout(FAREWELL):
+        async with asyncio.timeout(CLOSING_TIMEOUT):
             notifier.notify("other", ready=True)
             while not relay._failing:
                 await asyncio.sleep(0)

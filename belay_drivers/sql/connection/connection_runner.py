@@ -1,4 +1,4 @@
-"""How work on a connection is carried to a database: on the event loop, or in one thread of its own."""
+"""Run work on a connection: on the event loop, or in a dedicated thread."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -17,28 +17,28 @@ class Session(Protocol):
 
     @abstractmethod
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection; what it begins stays open."""
+        """Run the work on the connection; its transaction stays open."""
 
     @abstractmethod
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back; one that is ``broken`` is not used by anybody again."""
+        """Return the connection; one that is ``broken`` is not reused."""
 
 
 class ConnectionRunner(Protocol):
-    """Opens a connection for a piece of work, does it, and gives the connection back."""
+    """Opens a connection for a piece of work, runs it, and returns the connection."""
 
     @property
     @abstractmethod
     def sync_engine(self) -> Engine:
-        """The engine whose events tell what is sent."""
+        """The engine whose events report what is sent."""
 
     @abstractmethod
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection; what it leaves open is rolled back."""
+        """Run the work on a connection; an open transaction is rolled back at its end."""
 
     @abstractmethod
     async def hold(self) -> Session:
-        """A connection for as long as the caller keeps it."""
+        """A connection until the caller closes it."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -52,18 +52,18 @@ class LoopSession(Session):
         self._connection = connection
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection."""
+        """Run the work on the connection."""
         return await self._connection.run_sync(work)
 
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if broken:
             await self._connection.invalidate()
         await self._connection.close()
 
 
 class LoopRunner(ConnectionRunner):
-    """Over an asyncio driver, on the running loop."""
+    """A runner over an asyncio driver, on the running event loop."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -74,12 +74,12 @@ class LoopRunner(ConnectionRunner):
         return self.engine.sync_engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection."""
+        """Run the work on a connection."""
         async with self.engine.connect() as connection:
             return await connection.run_sync(work)
 
     async def hold(self) -> Session:
-        """A connection for as long as the caller keeps it."""
+        """A connection until the caller closes it."""
         return LoopSession(await self.engine.connect())
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class LoopRunner(ConnectionRunner):
 
 
 class ThreadRunner(ConnectionRunner):
-    """Over a driver that blocks, in one thread: a whole transaction costs one hop there and back."""
+    """A runner over a blocking driver, in one thread: a whole transaction costs one switch to it and back."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
@@ -100,7 +100,7 @@ class ThreadRunner(ConnectionRunner):
         return self._engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection."""
+        """Run the work on a connection."""
 
         def connected() -> T:
             with self._engine.connect() as connection:
@@ -109,11 +109,11 @@ class ThreadRunner(ConnectionRunner):
         return await self._thread.do(connected)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Do work in the thread."""
+        """Run work in the thread."""
         return await self._thread.do(work)
 
     async def hold(self) -> Session:
-        """A connection for as long as the caller keeps it."""
+        """A connection until the caller closes it."""
         return _ThreadSession(await self._thread.do(self._engine.connect), self._thread)
 
     async def close(self) -> None:
@@ -122,18 +122,18 @@ class ThreadRunner(ConnectionRunner):
 
 
 class _ThreadSession(Session):
-    """A connection used in its own thread only."""
+    """A connection that is used only in its own thread."""
 
     def __init__(self, connection: Connection, thread: DriverThread) -> None:
         self._connection = connection
         self._thread = thread
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection."""
+        """Run the work on the connection."""
         return await self._thread.do(lambda: work(self._connection))
 
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if broken:
             await self._thread.do(self._connection.invalidate)
         await self._thread.do(self._connection.close)

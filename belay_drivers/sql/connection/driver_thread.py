@@ -1,8 +1,8 @@
-"""One thread beside the event loop, for a driver that blocks.
+"""A thread for a blocking driver.
 
-A lone write waits for the way there and back as long as for its statements. So a piece of work goes through one queue
-and comes back by one call on the loop; an executor of the standard library takes twice as long, for a future of its own
-with a lock, which is chained to that of the loop.
+For a single write the switch to the thread and back takes as long as its statements. So work goes through one queue
+and its result returns by one call on the event loop; an executor of the standard library takes twice as long, since
+it makes its own future with a lock, and chains it to that of the loop.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ _Jobs: TypeAlias = "SimpleQueue[_Job[Any] | None]"
 
 
 class DriverThread:
-    """Does one thing after the other, in the order in which they were asked for; it begins with the first.
+    """Runs pieces of work one after another, in the order of their calls; the first one starts the thread.
 
-    It ends by ``end``, or when nobody is left to ask. It does not keep the interpreter from leaving: a transaction that
-    is under way then is rolled back by whoever opens the database next.
+    It ends by ``end``, or when this object is collected. It is a daemon thread: a transaction that is open when the
+    interpreter exits is rolled back at the next opening of the database.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,22 +33,22 @@ class DriverThread:
         weakref.finalize(self, self._jobs.put, None)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What the work answers or raises; a caller who is cancelled before it begins withdraws it.
+        """The result or exception of the work; a caller that is cancelled before the work begins withdraws it.
 
         Raises ``RuntimeError`` after the end.
         """
-        return await self._asked(work)
+        return await self._submit(work)
 
     async def end(self, last: Callable[[], None]) -> None:
-        """Do one more thing, after all that was asked for, and come back when the thread is gone."""
-        answered = self._asked(last)
+        """Run ``last`` after all other work, and return when the thread has ended."""
+        answered = self._submit(last)
         self._ended = True
         self._jobs.put(None)
-        # Whoever is cancelled does not wait, but it is done.
+        # A cancelled caller does not wait, but ``last`` is run.
         await asyncio.shield(answered)
         self._thread.join()
 
-    def _asked(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         if self._ended:
             raise RuntimeError("the thread has ended")
         if self._thread.ident is None:
@@ -59,42 +59,42 @@ class DriverThread:
 
 
 class _Job(Generic[T]):
-    """A piece of work, and who waits for it on which loop."""
+    """A piece of work with the future and the loop of its caller."""
 
     __slots__ = ("_context", "_loop", "_work", "answered")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        # The caller's, in which whoever traces the driver's calls looks for their span.
+        # The caller's context, in which instrumentations of the driver find the current span.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self.answered: asyncio.Future[T] = self._loop.create_future()
 
     def do(self) -> None:
-        """In the thread: do it, and tell the loop."""
+        """In the thread: run the work, and pass its result to the loop."""
         if self.answered.cancelled():
             return
         try:
             value = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001  (it is raised to whoever waits, and the thread lives on)
-            # A future takes no StopIteration, and its caller would wait for ever.
-            told = RuntimeError("the work raised StopIteration") if isinstance(error, StopIteration) else error
-            self._tell(self.answered.set_exception, told)
+        except BaseException as error:  # noqa: BLE001  (raised to the caller; the thread goes on)
+            # A future accepts no StopIteration, and its caller would wait for ever.
+            raised = RuntimeError("the work raised StopIteration") if isinstance(error, StopIteration) else error
+            self._report(self.answered.set_exception, raised)
         else:
-            self._tell(self.answered.set_result, value)
+            self._report(self.answered.set_result, value)
 
-    def _tell(self, how: Callable[[Any], None], what: object) -> None:
-        # A loop that is closed has nobody who waits.
+    def _report(self, how: Callable[[Any], None], result: object) -> None:
+        # A closed loop has no waiters.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._told, how, what)
+            self._loop.call_soon_threadsafe(self._deliver, how, result)
 
-    def _told(self, how: Callable[[Any], None], what: object) -> None:
+    def _deliver(self, how: Callable[[Any], None], result: object) -> None:
         if not self.answered.done():
-            how(what)
+            how(result)
 
 
 def _do_all(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         job.do()
-        # What it holds is not held until the next one comes.
+        # Drops the references of this job before the wait for the next one.
         del job

@@ -1,6 +1,6 @@
-"""Levels of open writes: which one a call is made in, what it registered, whether it is over.
+"""Scopes of open writes: the one a call is made in, its hooks, and whether it has ended.
 
-The innermost level is known from the context of the call, which tasks started inside inherit.
+The innermost scope is a context variable of the call, which tasks started inside inherit.
 """
 
 import asyncio
@@ -11,30 +11,30 @@ from typing import Final, Optional, Self
 from belay_core.errors import WriterError
 from belay_core.stores.writer import Hook, Writer
 
-_CURRENT: Final[ContextVar[Optional["Scope"]]] = ContextVar("belay_open_write", default=None)
+_CURRENT: Final[ContextVar[Optional["WriteScope"]]] = ContextVar("belay_open_write", default=None)
 
 
-class Scope:
-    """One level of an open write on one database: the transaction itself, or a savepoint in it.
+class WriteScope:
+    """One scope of an open write on one database: the transaction itself, or a savepoint in it.
 
-    What is done at a level goes one after another (``turn``), a level within it included.
+    Work in a scope is serialized (``turn``), including that of a nested scope.
     """
 
-    def __init__(self, database: object, parent: "Scope | None" = None) -> None:
+    def __init__(self, database: object, parent: "WriteScope | None" = None) -> None:
         self.database = database
         self.parent = parent
-        """The level that this one is a savepoint of."""
-        self.around: Scope | None = None
-        """The level it was opened in, on whatever database."""
+        """The scope that this one is a savepoint of."""
+        self.around: WriteScope | None = None
+        """The scope it was opened in, on any database."""
         self.turn = asyncio.Lock()
         self.hooks: list[Hook] = []
         self.writer: Writer | None = None
         self.left = False
-        self._token: Token[Scope | None] | None = None
+        self._token: Token[WriteScope | None] | None = None
 
     @property
     def over(self) -> bool:
-        """Whether this level, or one it is part of, was left."""
+        """Whether this scope, or an outer one, has ended."""
         return self.left or (self.parent is not None and self.parent.over)
 
     def __enter__(self) -> Self:
@@ -47,32 +47,32 @@ class Scope:
             _CURRENT.reset(self._token)
         self.left = True
 
-    def admit(self) -> None:
-        """Refuse a call that comes too late, or that would wait for the level it is made in."""
+    def check_open(self) -> None:
+        """Raise ``WriterError`` for a call after the end of the scope, or for one that would wait for its own scope."""
         if self.over:
             raise WriterError("ended", "write", "this transaction is over")
         current = innermost(self.database)
         if current is not None and current.is_within(self):
             raise _inside()
 
-    def is_within(self, level: "Scope") -> bool:
-        """Whether this is a savepoint of that level, or of one within it."""
+    def is_within(self, level: "WriteScope") -> bool:
+        """Whether this is a savepoint of that scope, at any depth."""
         return self.parent is not None and (self.parent is level or self.parent.is_within(level))
 
 
-def innermost(database: object) -> Scope | None:
-    """The level of an open write on this database that the call is made in."""
+def innermost(database: object) -> WriteScope | None:
+    """The innermost scope of an open write on this database that the call is made in."""
     return next((level for level in _around() if level.database is database and not level.over), None)
 
 
-def admit_outside(database: object) -> None:
-    """Refuse a call past an open write: it would not see what that wrote, and might wait for it for ever."""
-    # Most calls are made outside of any write.
+def refuse_inside(database: object) -> None:
+    """Raise ``WriterError`` inside an open write: another connection would not see it, and might deadlock with it."""
+    # Most calls are outside of any write.
     if _CURRENT.get() is not None and innermost(database) is not None:
         raise _inside()
 
 
-def _around() -> Iterator[Scope]:
+def _around() -> Iterator[WriteScope]:
     level = _CURRENT.get()
     while level is not None:
         yield level

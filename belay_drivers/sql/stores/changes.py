@@ -74,11 +74,11 @@ class SqlChanges(StoreRole, Changes):
         self._feed = views.feed
 
     async def current(self) -> FeedHead:
-        """The database's name and the place of the newest change that can be read."""
+        """The database's name and the position of the newest change that can be read."""
         return await self._guard("current", self._database.read(self._head))
 
     async def changes_since(self, source: str, position: FeedPosition, limit: int = 100) -> ChangesSinceOutcome:
-        """What changed behind this position, in order, each run once and at its latest."""
+        """Changes after this position, in order, each run once with its latest."""
         given = ChangesInput("changes_since")
         source = given.source(source)
         position = given.position(position)
@@ -96,7 +96,7 @@ class SqlChanges(StoreRole, Changes):
         return await self._guard("changes_since", self._database.read(read))
 
     async def snapshot(self, run_ids: Sequence[RunId]) -> SnapshotBatch:
-        """Up to 200 runs as they stand at one moment, in the order asked for."""
+        """The state of up to 200 runs at one position, in the order asked for."""
         ids = ChangesInput("snapshot").run_ids(run_ids)
 
         def read(tx: Connection) -> SnapshotBatch:
@@ -123,7 +123,7 @@ class SqlChanges(StoreRole, Changes):
         return await self._guard("list_runs", self._database.read(read))
 
     async def cancellation(self, run_id: RunId) -> CancellationOutcome:
-        """Whether the run was asked to stop, whether its owner saw it, and whether it is over."""
+        """Whether a cancel was requested, whether the owner acknowledged it, and whether the run has ended."""
         run_id = ChangesInput("cancellation").run_id(run_id)
 
         def read(tx: Connection) -> CancellationOutcome:
@@ -148,7 +148,7 @@ def _change(row: Columns, position: FeedPosition) -> RunChange:
 
 
 def deleted_id(facts: str) -> str | None:
-    """The id that a deletion keeps, where the key is not the id itself."""
+    """The id in the entry of a deletion, if the key is not the id itself."""
     found = _object(facts, journal.name).get("run_id")
     return found if isinstance(found, str) else None
 

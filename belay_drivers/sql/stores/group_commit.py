@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from belay_drivers.sql.connection.database import Database, Done, Unknown
 from belay_drivers.sql.connection.dialect import Failure
 from belay_drivers.sql.connection.statement_channel import StatementChannel
-from belay_drivers.sql.connection.write_scopes import admit_outside
+from belay_drivers.sql.connection.write_scopes import refuse_inside
 from belay_drivers.sql.statements.write_ops import Applied, WriteOp
 from belay_drivers.sql.stores.pipeline_tuner import PipelineTuner
 
@@ -88,7 +88,7 @@ class GroupCommit:
 
         A caller who is cancelled before it is sent withdraws it; afterwards the flush goes on, and is waited for.
         """
-        admit_outside(self._database)
+        refuse_inside(self._database)
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._pace is not None:

@@ -1,9 +1,9 @@
-"""Whether it pays that half of the writers work while the other half's flush is under way.
+"""Decide whether flushes are pipelined: one half of the writers works during the flush of the other half.
 
-Writers that are answered by one flush come back with their next writes at once, and so stay together: the database
-waits while they work, and they wait while it works. In halves both work all the time, each half for a flush of its own.
-That is the better way where writers take longer to come back than a flush takes, and the worse one where a commit is
-slow and they are quick. So halves are tried now and then, and kept for as long as little of a flush is mere waiting.
+Writers of one flush return with their next writes at the same time, and so stay together: the database is idle while
+they work, and they wait while it flushes. In two halves both are busy, each half with its own flush. That is faster if
+writers take longer than a flush, and slower if a commit is slow and they are quick. So halves are tried from time to
+time, and kept as long as only a small part of a flush is idle time.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_IDLE: Final = 0.5
-"""The share of a flush in which nobody works any more, beyond which halves do not pay."""
-AT_FIRST: Final = 0.25
-"""The share that is assumed where halves are tried."""
-NEWS: Final = 1 / 32
-"""How much the last flush counts, against those before."""
-AGAIN: Final = 256
+"""The idle share of a flush (no writer at work) above which halves are slower."""
+INITIAL_IDLE: Final = 0.25
+"""The idle share that is assumed when halves are tried."""
+LATEST_WEIGHT: Final = 1 / 32
+"""The weight of the latest flush in the moving average."""
+TRY_AGAIN_AFTER: Final = 256
 """Flushes after which halves are tried again."""
 
 
@@ -25,35 +25,35 @@ def _loop_time() -> float:
 
 
 class PipelineTuner:
-    """Watches flushes and writers; the answer is ``in_halves``."""
+    """Observes flushes and writers; the decision is ``in_halves``."""
 
     def __init__(self, now: Callable[[], float] = _loop_time) -> None:
         self._now = now
         self._wrote = self._began = 0.0
-        self._idle = AT_FIRST
+        self._idle = INITIAL_IDLE
         self._whole = 0
-        """Flushes for which all go together yet."""
+        """Flushes left until halves are tried again."""
 
     @property
     def in_halves(self) -> bool:
-        """Whether half of the writers are told only when the next flush is under way."""
+        """Whether half of the writers get their results only when the next flush is under way."""
         return not self._whole
 
     def wrote(self) -> None:
-        """A write came in."""
+        """Note a new write."""
         self._wrote = self._now()
 
     def flush_began(self) -> None:
-        """A flush is sent."""
+        """Note the start of a flush."""
         self._began = self._now()
 
     def flush_ended(self) -> None:
-        """It is answered."""
+        """Note the end of a flush."""
         if self._whole:
             self._whole -= 1
             return
         ended = self._now()
         idle = (ended - max(self._began, self._wrote)) / max(ended - self._began, 1e-9)
-        self._idle += NEWS * (idle - self._idle)
+        self._idle += LATEST_WEIGHT * (idle - self._idle)
         if self._idle > MOST_IDLE:
-            self._idle, self._whole = AT_FIRST, AGAIN
+            self._idle, self._whole = INITIAL_IDLE, TRY_AGAIN_AFTER
