@@ -23,7 +23,7 @@ CASES: Final = {
     19: "a claim that was recovered is none, even where its claimant claimed again",
     20: "only the stale are stolen from, with evidence about them, and keep the run until activation",
     22: "an owner that sends a heartbeat after a steal keeps its run",
-    23: "an owner is not reconfirmed while a claim stands, and lost once it is activated",
+    23: "an owner is not reconfirmed while its run is claimed, and lost once it is activated",
     25: "exactly thirty seconds old is fresh for claim_and_own, recover_claim and steal",
     26: "evidence of another moment or of the wrong kind does not count",
     28: "lease-expired is evidence from any host, once the lease has expired",

@@ -25,7 +25,7 @@ async def run_ready(worker: Worker) -> int:
         taken += took
         if not took:
             return taken
-    raise AssertionError("drain: the runs of this worker never come to rest")
+    raise AssertionError("run_ready: the worker still has due runs after many rounds")
 
 
 async def vanish(worker: Worker) -> None:

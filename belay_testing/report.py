@@ -229,7 +229,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--belay-conformance", dest=_REPORT, metavar="FILE", help="write what the conformance suite has shown as JSON"
     )
-    group.addoption("--belay-seeds", type=int, default=3, metavar="N", help="histories to play in lockstep")
+    group.addoption("--belay-seeds", type=int, default=3, metavar="N", help="histories to run in lockstep")
     group.addoption("--belay-values", type=int, default=500, metavar="N", help="values to store and read back")
 
 

@@ -28,10 +28,10 @@ class Notification:
     def read(cls, payload: str) -> Self:
         """Read a payload; one that this release cannot read counts as a change of any run."""
         try:
-            told = json.decode(payload)
+            content = json.decode(payload)
         except json.JsonRefused:
-            told = None
-        facts = told if isinstance(told, dict) else {}
+            content = None
+        facts = content if isinstance(content, dict) else {}
         runs = facts.get("runs")
         named = tuple(each for each in runs if isinstance(each, str)) if isinstance(runs, list) else None
         return cls(named, facts.get("ready") is not False, facts.get("asks") is True)

@@ -113,7 +113,7 @@ class AcquireChapter(Chapter):
         await kit.park(taken.lease, "timer", wake_at_ms=kit.now + 1)
         assert (await kit.run()).waiting_request is None
 
-    async def test_running_owners_are_told_once_each_and_by_host(self, kit: Kit) -> None:
+    async def test_running_owners_are_reported_once_each_and_by_host(self, kit: Kit) -> None:
         owner = kit.owner(pid=1)
         for run_id in ("a", "b", "c"):
             await kit.start(run_id)

@@ -147,7 +147,7 @@ async def _whole_feed(stores: Stores, runs: tuple[SnapshotEntry, ...]) -> list[R
             for change in page.changes:
                 # A run that changes while the feed is read appears again; its last appearance counts.
                 earlier = found.pop(change.run_id, None)
-                assert earlier is None or earlier.entry < change.entry, "changes_since tells a change twice"
+                assert earlier is None or earlier.entry < change.entry, "changes_since returned a change twice"
                 found[change.run_id] = change
             position, more = page.next_position, page.has_more
         if {change.run_id: change.entry for change in found.values()} == latest:

@@ -107,7 +107,7 @@ USAGE: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE)
-def test_what_is_not_understood_is_told_in_one_line(cli: Cli, arguments: list[str], message: str):
+def test_what_is_not_understood_is_reported_in_one_line(cli: Cli, arguments: list[str], message: str):
     ended = cli(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"belay: {message}")
@@ -153,7 +153,7 @@ UNREACHABLE = [
 
 @pytest.mark.parametrize("url", UNREACHABLE)
 @pytest.mark.parametrize("name", [["runs"], ["migrate"]], ids=["runs", "migrate"])
-def test_a_database_that_cannot_be_opened_is_told_without_its_password(cli: Cli, url: str, name: list[str]):
+def test_a_database_that_cannot_be_opened_is_reported_without_its_password(cli: Cli, url: str, name: list[str]):
     ended = cli(*name, "--database", url)
     assert ended.code in (1, 2)
     assert ended.out == ""

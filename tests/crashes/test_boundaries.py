@@ -60,7 +60,7 @@ async def test_only_what_is_asked_for_is_counted(stores):
     assert (boundaries.names, boundaries.gone) == ([], False)
 
 
-def test_a_child_is_told_apart_by_how_it_ended(tmp_path):
+def test_a_child_is_distinguished_by_how_it_ended(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run([sys.executable, str(program)], check=False, capture_output=True, text=True)

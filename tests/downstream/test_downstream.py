@@ -107,7 +107,7 @@ def test_a_wheel_that_is_not_is_found_out(
         assert any(each.startswith(line) for each in found), found
 
 
-def test_a_project_that_cannot_be_built_is_told(tmp_path: Path):
+def test_a_project_that_cannot_be_built_is_reported(tmp_path: Path):
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(AssertionError, match="cannot be built"):
         build(tmp_path, tmp_path, "wheel")

@@ -156,14 +156,14 @@ async def test_a_decision_elsewhere_wakes_a_run_that_is_parked(belay_postgres):
         assert await run.result() == "hello ada"
 
 
-async def test_what_was_told_to_nobody_is_looked_for_once_the_connection_listens(belay_postgres):
+async def test_what_was_not_sent_to_anyone_is_read_once_the_connection_listens(belay_postgres):
     async with two(belay_postgres) as (_, there):
         with there.notifier.listening() as ready, there.notifier.listening("run") as heard:
             await ready.wait()
             await heard.wait()
 
 
-async def test_behind_a_pooler_nobody_is_told_and_no_connection_is_opened(belay_postgres):
+async def test_behind_a_pooler_no_notification_is_sent_and_no_connection_is_opened(belay_postgres):
     async with two(belay_postgres, pooler="transaction") as (here, there), beside(belay_postgres) as other:
         await other.listen()
         with there.notifier.listening() as heard:
@@ -189,7 +189,7 @@ async def test_a_connection_that_was_lost_is_opened_again_and_everybody_looks(be
         await heard.wait()
 
 
-async def test_many_pokes_are_one_notification_and_no_two_follow_at_once(belay_postgres):
+async def test_many_calls_are_one_notification_and_no_two_follow_at_once(belay_postgres):
     async with open_postgres(belay_postgres.url) as stores, beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         loop = asyncio.get_running_loop()
@@ -255,7 +255,7 @@ async def test_this_process_does_not_hear_itself(belay_postgres):
             assert not heard.is_set()
 
 
-async def test_what_is_poked_last_is_told_before_the_stores_are_closed(belay_postgres):
+async def test_what_is_notified_last_is_sent_before_the_stores_are_closed(belay_postgres):
     async with beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         async with open_postgres(belay_postgres.url) as stores:

@@ -87,7 +87,7 @@ async def test_few_writers_share_their_flushes(kit):
     assert flushes.sizes == [15, 15, 15]
 
 
-async def test_who_is_cancelled_when_the_flush_has_ended_and_before_being_told_has_written(belay_postgres, make_kit):
+async def test_a_writer_that_is_cancelled_after_the_flush_and_before_its_outcome_has_written(belay_postgres, make_kit):
     async with belay_postgres as opened:
         kit = make_kit(opened)
         leases = await owned(kit, WRITERS)

@@ -110,7 +110,7 @@ async def failing(call, caplog) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_broken_schema_is_told_without_a_word_of_what_was_sent(kit, raw, caplog, name):
+async def test_a_broken_schema_is_reported_without_a_word_of_what_was_sent(kit, raw, caplog, name):
     lease = await kit.own()
     await raw(
         kit.stores,
@@ -167,7 +167,9 @@ async def test_a_number_too_large_is_an_error_without_it(kit, caplog):
     assert await kit.attempts() == {}
 
 
-async def test_a_cut_connection_is_told_without_its_address_or_password(belay_postgres, make_kit, caplog, monkeypatch):
+async def test_a_cut_connection_is_reported_without_its_address_or_password(
+    belay_postgres, make_kit, caplog, monkeypatch
+):
     async with belay_postgres as stores:
         kit = make_kit(stores)
         lease = await kit.own()

@@ -17,7 +17,7 @@ def stores(kit):
     return kit.stores
 
 
-async def test_a_damaged_request_is_told_without_its_text(stores, raw):
+async def test_a_damaged_request_is_reported_without_its_text(stores, raw):
     await stores.runs.create(RUN, "{}")
     await stores.runs.claim_and_own(RUN, RunSnapshot(RunStatus.PENDING), A, int(stores.clock.now()))
     await stores.waiting.park(RUN, Wait("human", request=1), A)

@@ -102,9 +102,7 @@ async def test_a_step_that_swallows_every_cancel_does_not_hold_up_a_leaving_work
         end.set()
 
 
-async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it_were_cancelled_there(
-    bench, monkeypatch
-):
+async def test_a_body_that_outlasts_its_run_is_cancelled_at_its_next_call(bench, monkeypatch):
     """An error in that place would be tried again at once by code that tries again whatever it is told."""
     begun, go, reported = asyncio.Event(), asyncio.Event(), asyncio.Queue()
     monkeypatch.setattr(unwind, "_ROUNDS", 1)

@@ -46,7 +46,7 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
     assert await again.result() == "aa"
 
 
-async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_looked_at(belay_clock):
+async def test_the_end_of_a_run_of_this_process_is_notified_and_an_earlier_one_is_read(belay_clock):
     # Where a relay connects meanwhile, everybody looks once more.
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
         seen = FaultStores(stores)
@@ -88,7 +88,7 @@ async def test_a_refused_argument_leaves_no_call_behind(bench):
     assert await run.result() == 0
 
 
-async def test_a_told_end_stands_where_the_run_is_deleted_before_it_is_read(belay_clock):
+async def test_a_notified_end_counts_where_the_run_is_deleted_before_it_is_read(belay_clock):
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
 
         class Deleted:

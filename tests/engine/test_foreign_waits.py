@@ -19,7 +19,7 @@ async def look(name: str) -> str:
 
 
 @pytest.mark.parametrize("turns", [0, 10, 20, 50])
-async def test_a_replay_takes_the_branch_of_the_first_play(bench, turns):
+async def test_a_replay_takes_the_branch_of_the_first_execution(bench, turns):
     a_is_first, chosen = asyncio.Event(), []
 
     @step(idempotent=True)

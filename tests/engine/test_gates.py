@@ -134,7 +134,7 @@ async def test_a_condition_that_raises_fails_the_gate_and_asks_nobody(bench):
     assert await bench.client.approvals(run) == ()
 
 
-async def test_of_many_decisions_one_counts_and_the_others_are_told_which(bench):
+async def test_of_many_decisions_one_counts_and_the_others_get_that_one(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
     await bench.drained(paying)

@@ -156,7 +156,7 @@ async def test_b11_each_wait_has_an_end_of_its_own_and_a_replay_hears_the_same(b
     assert all(each == expected[: len(each)] for each in heard)
 
 
-async def test_b13_whatever_a_run_is_told_while_a_step_executes_begins_it_no_second_time(bench):
+async def test_b13_no_signal_to_a_run_begins_an_executing_step_a_second_time(bench):
     begun, end = asyncio.Event(), asyncio.Event()
 
     @step

@@ -78,7 +78,7 @@ async def test_time_passes_for_work_that_nobody_may_cancel_too():
 
 
 @pytest.mark.parametrize("reported", [False, True])
-async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_it_is_told(
+async def test_a_worker_polls_more_often_for_a_while_after_it_acquired_a_run_unless_it_is_notified(
     belay_stores, belay_clock, reported
 ):
     async with belay_stores as stores:

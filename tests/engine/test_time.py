@@ -89,7 +89,7 @@ async def test_a_loop_that_is_blocked_for_longer_than_the_lease_doubles_nothing(
     assert bench.counted()["pay"] == 1
 
 
-async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_play_first(bench):
+async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_execution_first(bench):
     begun, cleaned = asyncio.Event(), []
 
     @step(idempotent=True)
