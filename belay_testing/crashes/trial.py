@@ -116,25 +116,25 @@ class Trial:
         people = _FOR_WORKER.set(False)
         try:
             for _ in range(_ROUNDS):
-                await self._drained(worker, gone, vanish)
+                await self._execute_until(worker, gone, vanish)
                 if gone() or await self.state() in _AT_REST:
                     return
                 await self.answered()
         finally:
             _FOR_WORKER.reset(people)
 
-    async def _drained(
+    async def _execute_until(
         self, worker: Worker, gone: Callable[[], bool], vanish: Callable[[], Awaitable[None]] | None
     ) -> None:
-        draining = asyncio.ensure_future(_execute_run(worker))
-        while not draining.done():
-            await asyncio.wait({draining}, timeout=_POLL)
+        executing = asyncio.ensure_future(_execute_run(worker))
+        while not executing.done():
+            await asyncio.wait({executing}, timeout=_POLL)
             if gone() and vanish is not None:
                 await vanish()
             self.tick()
         # A worker that cannot reach its database polls again.
-        if not isinstance(draining.exception(), StoreError):
-            await draining
+        if not isinstance(executing.exception(), StoreError):
+            await executing
 
     def tick(self) -> None:
         """Advance the clock to the next sleeper, if a worker sleeps between polls."""

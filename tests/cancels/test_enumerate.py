@@ -61,7 +61,7 @@ async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypa
             entered.set()
             return work()
 
-        answered = thread._asked(entering)
+        answered = thread._submit(entering)
         entered.wait()
         return await answered
 

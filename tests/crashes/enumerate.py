@@ -91,7 +91,7 @@ class Enumeration:
         where = f"{self.driver} {scenario.name}, killed at {at} ({name})"
         victim = forked(lambda: self._victim(scenario, run_id, at))
         if not victim.killed:
-            # Where the world answers in its own time, a play may meet fewer boundaries than the one that was counted.
+            # Where the world answers in its own time, an execution may meet fewer boundaries than were counted.
             if victim.trouble:
                 self.tally.note(where, Verdict("unknown", lost=(victim.trouble,)))
             return

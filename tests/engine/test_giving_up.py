@@ -146,7 +146,7 @@ async def test_a_step_given_up_before_its_body_began_never_begins(bench):
         return await reported(task)
 
     run = await bench.client.start(early)
-    await bench.drained(early)
+    await bench.execute_due(early)
     assert await run.result() == "cancelled"
     assert bench.effects == []
 
@@ -169,10 +169,10 @@ async def test_a_step_that_ends_although_its_time_was_up_has_ended(bench):
 
     run = await bench.client.start(late)
     async with bench.worker(late) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(1_000)
-        await draining
+        await executing
     assert await run.result() == "paid"
 
 
@@ -204,7 +204,7 @@ async def test_an_orphan_its_author_gives_up_goes_to_review_and_never_silently_o
     run = await bench.client.start(impatient)
     await bench.until_dead(impatient, at=stuck)
     answered.set()
-    await bench.drained(impatient)
+    await bench.execute_due(impatient)
     assert (await bench.client.explain(run)).state == "needs_review"
     assert bench.effects == ["pay"]
 
@@ -229,5 +229,5 @@ async def test_a_body_that_fails_beside_an_orphan_goes_to_review(bench):
     run = await bench.client.start(failing)
     await bench.until_dead(failing, at=stuck)
     bench.effects.append("fail now")
-    await bench.drained(failing)
+    await bench.execute_due(failing)
     assert (await bench.client.explain(run)).state == "needs_review"

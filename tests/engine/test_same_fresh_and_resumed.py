@@ -1,4 +1,4 @@
-"""Workflows of every shape, killed anywhere: a replay tells the author what the first play told, in the same order.
+"""Workflows of every shape, killed anywhere: a replay gives the author the results of the first execution, in order.
 
 Each seed makes one workflow of nested maps, gathers, task groups, races, calls awaited late, sleeps and gates. It is
 run, its worker is killed one to three times at random calls of the store, and what every play heard is compared: one
@@ -74,7 +74,7 @@ async def reported(ctx: Context, one: Part, heard: list[Any]) -> None:
 
 
 class Playing:
-    """How each kind of part is played."""
+    """How each kind of part is executed."""
 
     def __init__(self, ctx: Context, heard: list[Any]) -> None:
         self.ctx, self.heard = ctx, heard
@@ -131,7 +131,7 @@ async def ended(call: Any) -> str:
 
 
 class Telling:
-    """One run of a story, and what each play of it heard."""
+    """One run of a story, and the results that each execution of it got."""
 
     def __init__(self, bench, parts, rng, patience):
         self.bench, self.rng, self.patience = bench, rng, patience
@@ -162,11 +162,11 @@ class Telling:
 
     async def worked(self, worker: Worker, store: FaultStores):
         if self.patience:
-            # As a worker in production: waiting runs stay in memory for a second, and hear the news there.
+            # As a worker in production: waiting runs stay in memory for a second, and get their signals there.
             object.__setattr__(worker.dispatcher._services, "settings", Settings())
         while not store.gone and not await self.is_over():
-            draining = asyncio.create_task(run_ready(worker))
-            while not draining.done():
+            executing = asyncio.create_task(run_ready(worker))
+            while not executing.done():
                 await asyncio.sleep(0.0005)
                 if store.gone:
                     self.executions.append(
@@ -176,8 +176,8 @@ class Telling:
                 due = self.bench.clock.next_due()
                 self.bench.clock.advance(min(due or 0, self.rng.choice([1, 10, 40])))
                 await self.perhaps_decided(0.05)
-            if not isinstance(draining.exception(), StoreError | None):
-                await draining
+            if not isinstance(executing.exception(), StoreError | None):
+                await executing
             run = await self.bench.client.get(self.run)
             if run.waiting is not None and run.waiting.wake_at_ms is not None and self.rng.random() < 0.5:
                 self.bench.clock.advance(max(0, run.waiting.wake_at_ms - self.bench.clock.now()))

@@ -47,7 +47,7 @@ def started(engine: EngineSpans) -> str | None:
 
 
 def killed(engine: EngineSpans, facts: ExecutionFacts, inside: str) -> None:
-    """A drain whose process dies inside a step: what had ended by then was sent, what was open never is."""
+    """An execution whose process dies inside a step: what had ended by then was sent, what was open never is."""
 
     def until_it_dies() -> None:
         engine.execution(facts).__enter__()
