@@ -42,7 +42,7 @@ class Stubborn:
         database = database_of(stores)
         self._channel = stores.runs._parts.group_commit._channel
         self._transaction, database._transaction = database._transaction, self.transaction
-        self._straight, database._straight = database._straight, self.straight
+        self._straight, database._send_whole = database._send_whole, self.straight
 
     async def transaction(self, engine, body):
         def failing(tx):
