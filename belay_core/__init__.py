@@ -1,4 +1,4 @@
-"""Durable workflows on the database you already have; every public name is loaded when it is first used."""
+"""Durable workflows on the database you already have; every public name is imported on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Time: the one place that reads a clock or waits for one."""
+"""Time: the only module that reads a clock or waits for one."""
 
 import asyncio
 import time
@@ -8,15 +8,15 @@ from math import floor
 from typing import Final, Protocol, TypeAlias
 
 Millis: TypeAlias = int
-"""A moment or a span in whole milliseconds; moments count from 1970-01-01T00:00:00Z."""
+"""A point in time or a duration in whole milliseconds; points in time count from 1970-01-01T00:00:00Z."""
 
 
 class Clock(Protocol):
-    """Two readings and a wait; stores, engine and context are given one."""
+    """Two readings and a sleep; injected into stores, engine and context."""
 
     @abstractmethod
     def now(self) -> float:
-        """The moment as the store sees it, in milliseconds; stamps and leases are made of it."""
+        """The store's time, in milliseconds; timestamps and leases are based on it."""
 
     @abstractmethod
     def elapsed(self) -> float:
@@ -24,16 +24,16 @@ class Clock(Protocol):
 
     @abstractmethod
     async def sleep(self, seconds: float) -> None:
-        """Come back when this clock has moved on by ``seconds``."""
+        """Return when this clock has advanced by ``seconds``."""
 
 
 def reading(clock: Clock) -> Millis:
-    """The clock's moment as it is stored and compared: whole milliseconds, rounded down."""
+    """The clock's time as it is stored and compared: whole milliseconds, rounded down."""
     return floor(clock.now())
 
 
 def utc_text(at_ms: Millis) -> str:
-    """A moment in UTC by ISO 8601, to the millisecond; one beyond the calendar as its number."""
+    """A time in UTC by ISO 8601, to the millisecond; one beyond the calendar as its number."""
     try:
         found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
     except OverflowError:
@@ -66,20 +66,20 @@ class SystemClock(Clock):
 
 
 class Signal(asyncio.Event):
-    """An event that is cheap to wait for beside a clock (``event_or_time``)."""
+    """An event that is cheap to wait for with a timeout (``event_or_time``)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._waiting: list[asyncio.Future[None]] = []
 
     def set(self) -> None:
-        """Wake everybody who waits, and from now on nobody waits until ``clear``."""
+        """Wake every waiter; until ``clear``, waits return at once."""
         super().set()
         for each in self._waiting:
             _pass(each)
 
     async def within(self, seconds: float) -> None:
-        """Come back when it is set or the event loop's clock has moved on by ``seconds``, whichever is first."""
+        """Return when it is set or the event loop's clock has advanced by ``seconds``, whichever is first."""
         loop = asyncio.get_running_loop()
         passed: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(0 if self.is_set() else seconds, _pass, passed)
@@ -92,9 +92,9 @@ class Signal(asyncio.Event):
 
 
 async def event_or_time(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Come back when the event is set or the clock has moved on by ``seconds``, whichever is first."""
+    """Return when the event is set or the clock has advanced by ``seconds``, whichever is first."""
     if isinstance(event, Signal) and getattr(clock, "on_loop", False):
-        # A quarter of what the two tasks below cost.
+        # A quarter of the cost of the two tasks below.
         await event.within(seconds)
         return
     waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]

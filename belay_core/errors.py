@@ -1,4 +1,4 @@
-"""Broken promises. What a caller must plan for is an answer (``outcomes``), never one of these.
+"""Errors. What a caller must plan for is an outcome that an operation returns, never one of these.
 
 ```text
 BelayError
@@ -14,7 +14,7 @@ BelayError
 ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
 ├─ DriverNotFound         no installed driver opens this kind of URL
 ├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
-├─ InvalidTransitionError an operator's verb does not fit the state of the run
+├─ InvalidTransitionError an operator's command does not fit the state of the run
 ├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
 ├─ ValueRefused           a value cannot be stored as data
 ├─ RunNotFoundError       no such run
@@ -56,9 +56,9 @@ class BelayError(Exception):
 
 
 class DatabaseError(BelayError):
-    """What kind of failure the database reported; nothing of its text is kept.
+    """The kind of failure that the database reported; nothing of its text is kept.
 
-    ``code`` is the kind, ``sqlstate`` the five characters of PostgreSQL, where there are any.
+    ``code`` is the kind, ``sqlstate`` PostgreSQL's five characters, if there are any.
     ``transient`` says that what failed did not happen and may succeed when it is sent again.
     """
 
@@ -72,7 +72,7 @@ class DatabaseError(BelayError):
 class StoreError(BelayError):
     """A store operation that could not keep its promise.
 
-    ``store`` and ``method`` name the operation, ``code`` says what kind of defect it is, ``detail`` what was met, in
+    ``store`` and ``method`` name the operation, ``code`` the kind of defect, ``detail`` what was found, in
     fixed words; ``cause`` holds names and kinds, never values.
     """
 
@@ -141,7 +141,7 @@ class StoreAbsent(BelayError):
 class SchemaMismatch(BelayError):
     """The database's schema is not one this code can work on; the message names the command to run.
 
-    ``state`` is ``empty`` (nothing in it), ``foreign`` (no belay schema, but something of somebody else's), ``older``
+    ``state`` is ``empty`` (no tables), ``foreign`` (no belay schema, but other tables), ``older``
     (migrations are missing), ``newer`` (a migration took away what this code needs) or ``altered`` (it holds what no
     release left behind).
     """
@@ -173,7 +173,7 @@ class InvalidInput(BelayError):
 
 
 class InvalidTransitionError(BelayError):
-    """What was asked of a run does not fit the state it is in."""
+    """A command does not fit the state of the run."""
 
 
 class DefinitionError(BelayError):
@@ -181,7 +181,7 @@ class DefinitionError(BelayError):
 
 
 class ValueRefused(BelayError):
-    """A value is no data: it cannot be stored and read back equal."""
+    """A value cannot be stored and read back equal."""
 
 
 class RunNotFoundError(BelayError):

@@ -1,4 +1,4 @@
-"""Names of things: the one place that makes new ones."""
+"""Ids: the only module that makes new ones."""
 
 import os
 import time
@@ -8,11 +8,11 @@ from typing import NewType, Protocol
 RunId = NewType("RunId", str)
 """The id of a run: 1 to 1,024 UTF-16 code units of well-formed text without NUL."""
 ApprovalId = NewType("ApprovalId", str)
-"""The id of one asking at a gate."""
+"""The id of one approval."""
 
 
 class IdSource(Protocol):
-    """Makes names nobody has used before."""
+    """Makes ids that were never used before."""
 
     @abstractmethod
     def new(self) -> str:
@@ -20,11 +20,11 @@ class IdSource(Protocol):
 
     @abstractmethod
     def nonce(self) -> str:
-        """A fresh secret-free token, at least 64 bits of chance."""
+        """A fresh token that is no secret, with at least 64 random bits."""
 
 
 class Uuid7Ids(IdSource):
-    """UUIDs of version 7 as text (RFC 9562): 48 bits of time, then chance."""
+    """UUIDs of version 7 as text (RFC 9562): 48 bits of time, then random bits."""
 
     def new(self) -> str:
         """A UUIDv7 in its usual spelling."""

@@ -1,4 +1,4 @@
-"""Luck: the one place that draws random numbers."""
+"""Jitter: the only module that draws random numbers."""
 
 import random
 from abc import abstractmethod
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Jitter(Protocol):
-    """Draws what may differ from time to time without changing a result: jitter."""
+    """Draws random numbers that change delays and never a result."""
 
     @abstractmethod
     def draw(self) -> float:

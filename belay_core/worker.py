@@ -24,14 +24,14 @@ _DEFAULT = Settings()
 
 
 class Worker:
-    """Executes runs of the workflows it is given, from entering it until leaving it.
+    """Executes runs of its workflows while its ``async with`` block is entered.
 
-    ``concurrency`` runs are in hand at once, and where nothing wakes it the worker looks for more every ``poll``
-    seconds. Steps that are not async share ``threads`` threads. Leaving takes no further run, lets running steps end
-    within ``grace`` while their leases are renewed, and releases the runs to whoever is there. With
-    ``background=False`` it does nothing by itself: a test takes and drains runs by hand
-    (``belay_testing.drive.drain``). Raises ``StoreAbsent`` where the stores have no engine, and ``InvalidInput`` for a
-    setting that breaks its rule.
+    It executes at most ``concurrency`` runs at a time, and without notifications it polls for due runs every ``poll``
+    seconds. Steps that are not async share ``threads`` threads. Leaving acquires no further run, lets running steps end
+    within ``grace`` while their leases are renewed, and releases the runs to other workers. With
+    ``background=False`` it has no background tasks: a test executes runs by hand (``belay_testing.drive.run_ready``).
+    Raises ``StoreAbsent`` if the stores lack the engine's part, and ``InvalidInput`` for a setting that breaks its
+    rule.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own, given by name)
@@ -58,7 +58,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="belay-step")
         services = Services(watched, settings, jitter or SystemJitter(), self._pool, Watchers(watchers))
         self.dispatcher = Dispatcher(services, catalogue(definitions))
-        """What takes and drains runs; ``belay_testing.drive`` moves it by hand."""
+        """Acquires and executes runs; ``belay_testing.drive`` drives it by hand."""
         self._background = background
         self._entered = False
         self._working: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class Worker:
         await self.leave()
 
     async def leave(self) -> None:
-        """Let go of every run in hand; the worker takes none any more."""
+        """Release every run; the worker acquires no more."""
         self.dispatcher.leave()
         try:
             if self._working is not None:
@@ -87,9 +87,9 @@ class Worker:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Work until SIGTERM or SIGINT, then leave in good order; the second one ends the grace.
+        """Execute runs until SIGTERM or SIGINT, then leave; a second signal ends the grace.
 
-        ``ready`` is called once the signals are listened to.
+        ``ready`` is called once the signal handlers are installed.
         """
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()

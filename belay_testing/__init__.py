@@ -1,1 +1,1 @@
-"""What tests of belay and of workflows stand on: fixtures, test clocks, a real PostgreSQL."""
+"""Tools for tests of belay and of workflows: fixtures, test clocks, faults, crashes, a real PostgreSQL."""

@@ -1,4 +1,4 @@
-"""The answers that stores gave, and those they could give: a union with a class nobody ever saw is unproven."""
+"""The outcomes that stores returned, and those they can return: an outcome class that never occurred is unproven."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -12,9 +12,9 @@ from belay_core.stores.attempts import AttemptCommands
 from belay_core.stores.runs import RunCommands
 
 Answer: TypeAlias = tuple[str, str]
-"""An operation (``runs.claim``) and the class of an answer; for a yes or no, ``True`` or ``False``."""
+"""An operation (``runs.claim``) and the class of its outcome; for a boolean, ``True`` or ``False``."""
 Answers: TypeAlias = set[Answer]
-"""Answers that were seen; ``recording`` adds to it."""
+"""Outcomes that occurred; ``recording`` adds to it."""
 
 _OUTCOMES: Final = "belay_core.stores."
 _MAKES_ANOTHER: Final = "make_with"
@@ -26,14 +26,14 @@ _PARTS: Final[Mapping[str, type]] = {
     "attempts:contract": AttemptContract,
     "attempts:engine": AttemptCommands,
 }
-"""The parts of the stores that a driver may have in part."""
+"""The parts of stores that a driver may implement alone."""
 
 
 @cache
 def possible(part: str) -> frozenset[Answer]:
-    """Every answer of every operation of a store, named as in ``Stores``, or of a part of it (``runs:contract``).
+    """Every outcome of every operation of a store, named as in ``Stores``, or of a part of it (``runs:contract``).
 
-    Records and None are no answers.
+    Records and None are not outcomes.
     """
     store, protocol = part.partition(":")[0], _PARTS.get(part)
     return frozenset(
@@ -44,7 +44,7 @@ def possible(part: str) -> frozenset[Answer]:
 
 
 def recording(stores: Stores, seen: Answers) -> Stores:
-    """The same stores; the class of each answer is added to ``seen``."""
+    """The same stores; the class of each outcome is added to ``seen``."""
     watched = {
         field.name: _Recording(getattr(stores, field.name), field.name, operations, seen)
         for field in fields(Stores)
@@ -54,7 +54,7 @@ def recording(stores: Stores, seen: Answers) -> Stores:
 
 
 class _Recording:
-    """A store whose answers are noted; everything else of it is as it was."""
+    """A wrapper of a store that records its outcomes."""
 
     def __init__(self, store: Any, name: str, operations: Mapping[str, frozenset[str]], seen: Answers) -> None:
         self._recorded = store
@@ -65,26 +65,26 @@ class _Recording:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._recorded, name)
         if name == _MAKES_ANOTHER:
-            return self._making_another(found)
+            return self._derived(found)
         kinds = self._operations.get(name)
-        return found if kinds is None else self._noting(name, found, kinds)
+        return found if kinds is None else self._wrap(name, found, kinds)
 
-    def _making_another(self, make: Callable[..., Any]) -> Callable[..., "_Recording"]:
+    def _derived(self, make: Callable[..., Any]) -> Callable[..., "_Recording"]:
         def made(*given: Any) -> _Recording:
             return _Recording(make(*given), self._name, self._operations, self._seen)
 
         return made
 
-    def _noting(self, name: str, operation: Callable[..., Awaitable[Any]], kinds: frozenset[str]) -> Any:
+    def _wrap(self, name: str, operation: Callable[..., Awaitable[Any]], kinds: frozenset[str]) -> Any:
         async def noted(*given: Any, **named: Any) -> Any:
             answer: Any = await operation(*given, **named)
-            self._seen |= {(f"{self._name}.{name}", kind) for kind in _told(answer) & kinds}
+            self._seen |= {(f"{self._name}.{name}", kind) for kind in _outcome_name(answer) & kinds}
             return answer
 
         return noted
 
 
-def _told(answer: object) -> set[str]:
+def _outcome_name(answer: object) -> set[str]:
     each = cast("tuple[object, ...]", answer) if isinstance(answer, tuple) else (answer,)
     return {str(one) if isinstance(one, bool) else type(one).__name__ for one in each}
 
@@ -97,7 +97,7 @@ def _protocol_of(store: str) -> type:
 
 @cache
 def _operations(protocol: type) -> Mapping[str, frozenset[str]]:
-    """The operations of a store that answer with outcomes, and the names of those outcomes."""
+    """The operations of a store that return outcomes, and the names of those outcomes."""
     found = {
         name: frozenset(_classes(inspect.signature(method).return_annotation))
         for name, method in inspect.getmembers(protocol, inspect.iscoroutinefunction)

@@ -1,4 +1,4 @@
-"""A clock that stands still until the test moves it."""
+"""A clock that only the test advances."""
 
 import asyncio
 import heapq
@@ -7,11 +7,11 @@ from datetime import timedelta
 from belay_core.clock import Clock
 
 _START = 1_767_571_200_001.0
-"""2026-01-05T00:00:00.001Z: one tick past the round number, so that a store that rounds is found out."""
+"""2026-01-05T00:00:00.001Z: one tick past the round number, so that a store that rounds is detected."""
 
 
 class ManualClock(Clock):
-    """Both readings move together, by hand; sleepers come back when their moment is passed.
+    """Both readings advance together, by hand; a sleeper wakes when its time is reached.
 
     It begins at ``now``, in milliseconds since 1970-01-01T00:00:00Z.
     """
@@ -23,15 +23,15 @@ class ManualClock(Clock):
         self._count = 0
 
     def now(self) -> float:
-        """The moment the test has set, in milliseconds."""
+        """The time that the test has set, in milliseconds."""
         return self._now
 
     def elapsed(self) -> float:
-        """Milliseconds by which the test has moved the clock."""
+        """Milliseconds by which the test has advanced the clock."""
         return self._elapsed
 
     def advance(self, by: timedelta | float) -> None:
-        """Move on by a span, or by so many milliseconds, and wake those whose sleep is over."""
+        """Advance by a timedelta or by milliseconds, and wake those whose sleep is over."""
         step = by.total_seconds() * 1000 if isinstance(by, timedelta) else by
         self._now += step
         self._elapsed += step
@@ -41,17 +41,17 @@ class ManualClock(Clock):
                 sleeper.set_result(None)
 
     def next_due(self) -> float | None:
-        """Milliseconds until the first sleeper comes back, None where nobody sleeps."""
+        """Milliseconds until the first sleeper wakes, None without sleepers."""
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
     def set(self, now: float) -> None:
-        """Step the wall clock alone to a moment in milliseconds; sleepers and ``elapsed`` do not notice."""
+        """Step the wall clock alone to a time in milliseconds; sleepers and ``elapsed`` are not affected."""
         self._now = now
 
     async def sleep(self, seconds: float) -> None:
-        """Come back when the test has moved the clock on by ``seconds``."""
+        """Return when the test has advanced the clock by ``seconds``."""
         if seconds <= 0:
-            await asyncio.sleep(0)  # noqa: TID251  (lets others run, waits for no time)
+            await asyncio.sleep(0)  # noqa: TID251  (a switch to other tasks, no wait)
             return
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1

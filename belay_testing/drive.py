@@ -1,4 +1,4 @@
-"""Driving a worker by hand: no background, no waiting, no chance."""
+"""Drive a worker by hand: without background tasks, waits or jitter."""
 
 import asyncio
 from typing import Any, Literal
@@ -9,14 +9,14 @@ from belay_core.stores.approvals import Decided
 from belay_core.worker import Worker
 
 _ROUNDS = 1_000
-_LOOK = 0.01
+_POLL = 0.01
 
 
 async def run_ready(worker: Worker) -> int:
-    """Have the worker take and drain everything that is due, until nothing is; how many runs it took.
+    """Let the worker acquire and execute every due run, until none is due; returns how many runs it acquired.
 
-    Runs that wait are parked at once, however soon they would go on. Raises ``AssertionError`` where runs never come
-    to rest.
+    Runs that wait are parked immediately, however soon they would continue. Raises ``AssertionError`` if there are
+    still due runs after many rounds.
     """
     taken = 0
     for _ in range(_ROUNDS):
@@ -25,19 +25,19 @@ async def run_ready(worker: Worker) -> int:
         taken += took
         if not took:
             return taken
-    raise AssertionError("drain: the runs of this worker never come to rest")
+    raise AssertionError("run_ready: the worker still has due runs after many rounds")
 
 
 async def vanish(worker: Worker) -> None:
-    """Have the worker be gone as if its process had been killed: it writes nothing more and renews nothing.
+    """Stop the worker as if its process had been killed: it writes nothing more and renews nothing.
 
-    Its runs are free for others once their heartbeats are stale (30 seconds).
+    Other workers may acquire its runs once their heartbeats are stale (30 seconds).
     """
     ending = asyncio.ensure_future(worker.dispatcher.finish_all())
     while not ending.done():
-        # Again and again: a run that was just being taken begins after the first time.
+        # Repeated: a run whose acquire was under way begins after the first time.
         worker.dispatcher.drop()
-        await asyncio.wait({ending}, timeout=_LOOK)
+        await asyncio.wait({ending}, timeout=_POLL)
 
 
 async def decide(
@@ -50,7 +50,7 @@ async def decide(
     reason: str | None = None,
     **edit: Any,
 ) -> None:
-    """Decide at a gate of a run and drain; raises ``AssertionError`` where the decision does not count."""
+    """Decide at a gate of a run and execute due runs. Raises ``AssertionError`` if the decision does not count."""
     try:
         if decision == "approved":
             answer = await worker.client.approve(run, gate, by=by, reason=reason, **edit)

@@ -1,6 +1,6 @@
-"""Faults at the seam between engine and store: at the n-th call something goes wrong, or somebody comes between.
+"""Faults between engine and stores: the n-th call fails, hangs, is late, or is overtaken by another writer.
 
-A first run counts the calls when nothing happens; then the same run is made once for every call and every fault::
+A first run counts the calls; then the same run is repeated once for every call and every fault::
 
     faulty = FaultStores(stores, at=7, fault=error_after())
     async with Worker(faulty.stores, [flow], telemetry=False, background=False) as worker:
@@ -33,7 +33,7 @@ Send: TypeAlias = Callable[[], Awaitable[Any]]
 
 
 class FaultyStore(Protocol):
-    """The store that a fault happens to."""
+    """The store that a fault is injected into."""
 
     @abstractmethod
     def failure(self, method: str) -> StoreError:
@@ -45,7 +45,7 @@ class FaultyStore(Protocol):
 
 
 Strike: TypeAlias = Callable[[FaultyStore, str], Awaitable[object]]
-"""What happens at a call: given the store and the name of the operation."""
+"""The injected action; it gets the store and the name of the operation."""
 
 _ERRORS: Final[Mapping[str, type[StoreError]]] = {
     "runs": RunStoreError,
@@ -56,15 +56,15 @@ _ERRORS: Final[Mapping[str, type[StoreError]]] = {
     "changes": ChangesError,
     "retention": RetentionError,
 }
-"""The stores of a bundle that faults happen to, and the error that each of them raises."""
+"""The stores of a bundle with faults, and the error that each of them raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at a call: ``strike`` is awaited before the call is sent, or after it was executed.
+    """A fault at a call: ``strike`` is awaited before the call is sent, or after it was executed.
 
-    ``name`` is how reports call it. With ``lands`` the caller hears of the strike at once, and the call is sent when
-    ``lands`` has come back.
+    ``name`` is its name in reports. With ``lands`` the caller gets the result of the strike immediately, and the call
+    is sent when ``lands`` has returned.
     """
 
     name: str
@@ -79,12 +79,12 @@ def error_before() -> Fault:
 
 
 def error_after() -> Fault:
-    """The reply is lost: the call is executed, and its sender hears of a failure."""
+    """The reply is lost: the call is executed, and its caller gets an error."""
     return Fault("error_after", before=False, strike=_fail)
 
 
 def hang(*, before: bool = True) -> Fault:
-    """The call is never answered; it ends when it is cancelled."""
+    """The call never returns; it ends when it is cancelled."""
 
     async def wait(_store: FaultyStore, _method: str) -> None:
         await asyncio.get_running_loop().create_future()
@@ -93,7 +93,7 @@ def hang(*, before: bool = True) -> Fault:
 
 
 def delay(clock: Clock, seconds: float, *, before: bool = True) -> Fault:
-    """The call, or its reply, is under way for so many seconds."""
+    """The call, or its reply, takes ``seconds`` longer."""
 
     async def wait(_store: FaultyStore, _method: str) -> None:
         await clock.sleep(seconds)
@@ -102,22 +102,22 @@ def delay(clock: Clock, seconds: float, *, before: bool = True) -> Fault:
 
 
 def late(clock: Clock, seconds: float) -> Fault:
-    """Its sender hears of a failure at once; the call is executed so many seconds later (``landed`` waits for it)."""
+    """The caller gets an error immediately; the call is executed ``seconds`` later (``landed`` waits for it)."""
     return Fault("late", before=True, strike=_fail, lands=lambda: clock.sleep(seconds))
 
 
 def kill_before() -> Fault:
-    """The worker's process is gone just before it sends the call."""
+    """The worker's process is gone before it sends the call."""
     return Fault("kill_before", before=True, strike=_kill)
 
 
 def kill_after() -> Fault:
-    """The worker's process is gone just before it hears the answer."""
+    """The worker's process is gone after the call, before it gets the reply."""
     return Fault("kill_after", before=False, strike=_kill)
 
 
 def meanwhile(name: str, action: Callable[[], Awaitable[object]], *, before: bool) -> Fault:
-    """Somebody else comes between: the action is complete before the call is sent, or before it is answered."""
+    """Another writer: the action completes before the call is sent, or before its reply arrives."""
 
     async def act(_store: FaultyStore, _method: str) -> None:
         await action()
@@ -135,7 +135,7 @@ async def _kill(store: FaultyStore, method: str) -> NoReturn:
 
 
 class _Plan:
-    """What is to happen and what has happened; shared by the stores behind one count."""
+    """The planned fault and the calls so far; shared by the stores of a bundle."""
 
     def __init__(self, fault: Fault | None, struck: range, of: Collection[str] | None) -> None:
         self.fault = fault
@@ -148,7 +148,7 @@ class _Plan:
         self.landing: list[asyncio.Task[None]] = []
 
     def meets(self, method: str) -> Fault | None:
-        """Count a call, and give the fault it is to meet."""
+        """Count a call, and return the fault that happens at it."""
         self.calls.append(method)
         if self.of is not None and method not in self.of:
             return None
@@ -157,10 +157,10 @@ class _Plan:
 
 
 class FaultStores:
-    """Stores whose ``at``-th call, counted from 1 over all of them, meets a fault; every other call goes through.
+    """Stores whose ``at``-th call, counted from 1 over all of them, has a fault; every other call is forwarded.
 
-    With ``of`` (one name or several) only calls of these methods are counted, and with ``times`` so many in a row are
-    struck. Once its process is gone (``end``), it sends nothing more and answers nothing more.
+    With ``of`` (one name or several) only calls of these methods are counted, and with ``times`` so many calls in a
+    row have the fault. Once the process is gone (``end``), no call is sent and none returns.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class FaultStores:
             name: _FaultStore(getattr(inner, name), self._plan, error) for name, error in _ERRORS.items()
         }
         self.stores = replace(inner, **faulty)
-        """The bundle, each of its stores behind the one count."""
+        """The bundle; its stores share one count."""
 
     @property
     def calls(self) -> list[str]:
@@ -199,7 +199,7 @@ class FaultStores:
         self._plan.gone = True
 
     async def landed(self) -> None:
-        """Come back when every call that was to be late has been executed."""
+        """Wait until every late call has been executed."""
         await asyncio.gather(*self._plan.landing)
 
 
@@ -255,7 +255,7 @@ class _FaultStore:
         return answer
 
     async def _send(self, method: str, send: Send) -> Any:
-        """Send a call; where the process goes away on the way to the database, its answer is heard by nobody."""
+        """Send a call; if the process ends meanwhile, the call never returns."""
         try:
             return await send()
         except Exception:

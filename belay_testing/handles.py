@@ -1,4 +1,4 @@
-"""What the fixtures hand out: stores and workers that a test opens in its own event loop."""
+"""The fixtures' values: stores and workers that a test opens in its own event loop."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -10,11 +10,11 @@ from belay_core.stores import Stores
 from belay_core.workflows.registry import Registrable
 
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Stores]]
-"""Opens stores, each time anew."""
+"""Opens new stores at each call."""
 
 
 class StoresHandle:
-    """Stores over one database, opened by ``async with`` and again by the next one.
+    """Stores over one database, opened by each ``async with``.
 
     Entered twice at once it gives two ``Stores`` over the same database, as two processes have them;
     the one opened last is closed first. In memory each opening is a database of its own.
@@ -45,7 +45,7 @@ class StoresHandle:
 
 
 class WorkerFactory:
-    """Makes workers that do nothing by themselves: ``belay_testing.drive.drain`` has them work."""
+    """Makes workers without background tasks: ``belay_testing.drive.run_ready`` executes their runs."""
 
     def __init__(self, handle: StoresHandle) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""What a driver's author hands to the conformance suite: how to open stores, and the promises that are not kept."""
+"""What a driver's author gives to the conformance suite: how to open stores, and the promises that are not kept."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
@@ -18,18 +18,18 @@ class OpensHere(Protocol):
     """Opens stores over one database that was empty when the test began; every call opens that same database."""
 
     def __call__(self, *, clock: Clock | None, ids: IdSource | None) -> AbstractAsyncContextManager[Stores]:
-        """The stores, which read this clock and take their names from these ids."""
+        """The stores, with this clock and this source of ids."""
         ...
 
 
 class Tamper(Protocol):
-    """Reaches behind stores that keep belay's own tables in SQL."""
+    """Changes the database behind stores that keep belay's own tables in SQL."""
 
     @abstractmethod
     async def run(self, *statements: str) -> None:
-        """Run statements as an intruder would, in one transaction and past every check of the store.
+        """Run statements in one transaction, without the checks of the store.
 
-        Raises ``DatabaseError`` where the database refuses one.
+        Raises ``DatabaseError`` if the database refuses one.
         """
 
     @abstractmethod
@@ -38,19 +38,19 @@ class Tamper(Protocol):
 
     @abstractmethod
     async def loosen(self, table: str) -> None:
-        """Take the checks off a table, so that damage can be done to it."""
+        """Remove the checks of a table, so that damaged rows can be stored."""
 
     @abstractmethod
     async def drop(self, table: str) -> None:
-        """Take a table away, with whatever hangs on it."""
+        """Drop a table, and what depends on it."""
 
     @abstractmethod
     async def ignore(self, column: str) -> None:
-        """Have updates of this column of ``belay_runs`` be ignored, without an error."""
+        """Make the database ignore updates of this column of ``belay_runs``, without an error."""
 
     @abstractmethod
     async def refuse(self, column: str, run_id: str | None = None) -> None:
-        """Have updates of this column of ``belay_runs`` (of one run, if named) fail as a broken constraint does."""
+        """Make updates of this column of ``belay_runs`` (of one run, if named) fail like a constraint violation."""
 
     @abstractmethod
     async def allow(self) -> None:
@@ -58,32 +58,32 @@ class Tamper(Protocol):
 
     @abstractmethod
     def sent(self) -> AbstractContextManager[list[str]]:
-        """A list of the statements sent until the block is left; those around a transaction are left out."""
+        """A list of the statements sent until the block is left; begin and commit are left out."""
 
 
 class Harness:
-    """One database of one kind, made anew for each test.
+    """One database of one kind, a new one for each test.
 
     Args:
-        opener: Opens the stores. Where several processes can share such a database, two openings are what two
-            processes have.
-        tamper: Makes the way behind stores that were just opened, for drivers with belay's own tables.
+        opener: Opens the stores. If several processes can share such a database, two openings stand for two
+            processes.
+        tamper: Makes the ``Tamper`` of stores that were just opened, for drivers with belay's own tables.
     """
 
     def __init__(self, opener: OpensHere, *, tamper: Callable[[Stores], Tamper] | None = None) -> None:
         self.clock = ManualClock()
-        """The clock of every opening; it stands still until the test moves it."""
+        """The clock of every opening; only the test advances it."""
         self.ids = SequentialIds()
-        """The names of every opening; they count up."""
+        """The ids of every opening; they count up."""
         self.answers: Answers = set()
-        """Every answer that any opening gave."""
+        """Every outcome of any opening."""
         self._opener = opener
         self._tamper = tamper
         self._opened: list[Stores] = []
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Stores]:
-        """The stores, until the block is left; what they answer is recorded."""
+        """The stores, until the block is left; their outcomes are recorded."""
         async with self._opener(clock=self.clock, ids=self.ids) as stores:
             self._opened.append(stores)
             try:
@@ -93,7 +93,7 @@ class Harness:
 
     @property
     def tamper(self) -> Tamper:
-        """The way behind the stores opened first; raises ``LookupError`` where the driver has none to offer."""
+        """The ``Tamper`` of the stores opened first; raises ``LookupError`` if the harness was made without one."""
         if self._tamper is None:
             raise LookupError("tamper: this harness was made without one")
         return self._tamper(self._opened[0])
@@ -104,9 +104,9 @@ class Gap:
     """A promise of the contract that a driver does not keep, and why.
 
     ``test`` names the test of the promise, with its parameters in brackets where only some of them fail. It has to
-    fail: a gap that has closed is an error, and so is one that names no test.
+    fail: a gap whose test passes is an error, and so is one that names no test.
     """
 
     test: str
     because: str
-    """The reason, for readers of the report."""
+    """The reason, shown in the report."""

@@ -1,14 +1,14 @@
-"""Luck that is always the same."""
+"""Jitter that is always the same."""
 
 from belay_core.jitter import Jitter
 
 
 class FixedJitter(Jitter):
-    """Draws one number for ever."""
+    """Always draws the same number."""
 
     def __init__(self, number: float = 0.5) -> None:
         self._number = number
 
     def draw(self) -> float:
-        """The number it was made with."""
+        """The number given to the constructor."""
         return self._number

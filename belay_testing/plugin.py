@@ -39,7 +39,7 @@ class XdistNode(Protocol):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: XdistNode) -> None:
-    """Every worker of this run is told of one folder: the first that needs PostgreSQL starts it there."""
+    """Give every worker of this run one folder: the first that needs PostgreSQL starts it there."""
     from belay_testing.postgres_watchdog import Lifeline
 
     if _LIFELINE not in node.config.stash:
@@ -48,7 +48,7 @@ def pytest_configure_node(node: XdistNode) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The workers' server is stopped."""
+    """Stop the workers' server."""
     lifeline = config.stash.get(_LIFELINE, None)
     if lifeline is not None:
         lifeline.close()
@@ -56,7 +56,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def belay_clock() -> "ManualClock":
-    """A clock that stands still until the test moves it."""
+    """A clock that only the test advances."""
     from belay_testing.clock import ManualClock
 
     return ManualClock()
@@ -72,7 +72,7 @@ def belay_ids() -> "SequentialIds":
 
 @pytest.fixture
 def belay_jitter() -> "FixedJitter":
-    """Luck that always draws the same."""
+    """Jitter that always draws the same number."""
     from belay_testing.jitter import FixedJitter
 
     return FixedJitter()
@@ -103,7 +103,7 @@ def belay_sqlite_file(tmp_path: Path, belay_clock: "ManualClock", belay_ids: "Se
 def belay_postgres_server(request: pytest.FixtureRequest) -> "Iterator[PostgresServer]":
     """The server of this test run, started when the first test needs it.
 
-    A machine without PostgreSQL fails these tests and is told what to install; they are not skipped.
+    On a machine without PostgreSQL these tests fail with a message that says what to install; they are not skipped.
     """
     from belay_testing.postgres_server import PostgresServer
 
@@ -165,7 +165,7 @@ def belay_each_store(request: pytest.FixtureRequest) -> "StoresHandle":
 
 @pytest.fixture
 def belay_worker(belay_stores: "StoresHandle") -> "WorkerFactory":
-    """Makes workers without background, to be entered with ``async with`` and driven by ``drain``."""
+    """Makes workers without background tasks, to be entered with ``async with`` and driven by ``run_ready``."""
     from belay_testing.handles import WorkerFactory
 
     return WorkerFactory(belay_stores)
@@ -181,7 +181,7 @@ def belay_cancels(belay_stores: "StoresHandle", belay_clock: "ManualClock") -> "
 
 @pytest.fixture
 def belay_crashes(belay_stores: "StoresHandle", belay_clock: "ManualClock") -> "Crashes":
-    """Kills a workflow's worker at every call of its store; to be awaited with the workflow and its input."""
+    """Kills a workflow's worker at every call of its stores; to be awaited with the workflow and its input."""
     from belay_testing.crashes.helper import Crashes
 
     return Crashes(belay_stores, belay_clock)

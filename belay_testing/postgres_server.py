@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 URL_VARIABLE = "BELAY_TEST_POSTGRES_URL"
-"""Names a running server by URL; set, it is used and none is started."""
+"""Names a running server by URL; if it is set, that server is used and none is started."""
 
 _USER = "belay"
 _START_TRIES = 3
@@ -60,11 +60,11 @@ T = TypeVar("T")
 
 
 class PostgresServer:
-    """A server that exists between ``with`` and its end, and goes when its process dies.
+    """A server that runs inside a ``with`` block, and is stopped when the test process dies.
 
     ``durable`` keeps every promise about power loss, on a real disk; without it the server is several
     times faster and forgets committed work when the *machine* stops. ``home`` names a folder whose
-    lifeline somebody else holds: the first to enter starts the server, all others find it.
+    lifeline another process holds: the first to enter starts the server, all others join it.
     """
 
     def __init__(self, *, durable: bool = False, home: Path | None = None) -> None:
@@ -81,9 +81,9 @@ class PostgresServer:
         return self._url
 
     def __enter__(self) -> Self:
-        """Start or find the server.
+        """Start or join the server.
 
-        Raises ``PostgresUnavailable`` where there is none to start.
+        Raises ``PostgresUnavailable`` if none can be started.
         """
         named = os.environ.get(URL_VARIABLE)
         if named:
@@ -112,14 +112,14 @@ class PostgresServer:
     def create_database(self, name: str, template: str | None = None) -> str:
         """The URL of a new database, empty or a copy of ``template``.
 
-        Works beside a running event loop too, which it blocks meanwhile.
+        Works inside a running event loop too, which it blocks meanwhile.
         """
         copied = f' TEMPLATE "{_checked(template)}"' if template else ""
         run_apart(_run(self._url, f'CREATE DATABASE "{_checked(name)}"{copied}', by_file=bool(template)))
         return self.database_url(name)
 
     def drop_database(self, name: str) -> None:
-        """The database is gone, and so is every connection to it."""
+        """Drop a database and every connection to it."""
         run_apart(_run(self._url, f'DROP DATABASE IF EXISTS "{_checked(name)}" WITH (FORCE)'))
 
     def database_url(self, name: str) -> str:
@@ -127,7 +127,7 @@ class PostgresServer:
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{_checked(name)}"))
 
     def kill(self) -> None:
-        """The server dies as in a crash (SIGKILL); its files stay for ``restart``."""
+        """Kill the server as in a crash (SIGKILL); its files stay for ``restart``."""
         home = self._started_here()
         pid = server_pid(home)
         if pid is not None:
@@ -135,26 +135,26 @@ class PostgresServer:
             wait_until_gone(home, pid, _START_SECONDS)
 
     def restart(self) -> None:
-        """A killed server recovers and answers again, under the same URL."""
+        """Start a killed server again, under the same URL; it recovers first."""
         home, port = self._started_here(), urlsplit(self._url).port or 0
         deadline = time.monotonic() + _RECOVERY_SECONDS
         while time.monotonic() < deadline:
-            # Refused while the killed server's backends still end, or while nobody has collected it.
+            # Refused while the killed server's backends still end, or until the process is reaped.
             with contextlib.suppress(PostgresUnavailable):
                 return self._launch(home, port)
             time.sleep(0.1)
-        # Where nobody ever collects it, as in a container without an init process, only the lock is left.
+        # If it is never reaped, as in a container without an init process, only the lock is left.
         (home / "data" / "postmaster.pid").unlink(missing_ok=True)
         return self._launch(home, port)
 
     def _started_here(self) -> Path:
-        """The folder of a server this object started."""
+        """The folder of the server that this object started."""
         if self._lifeline is None:
             raise RuntimeError("This server was not started here: it may serve others.")
         return self._lifeline.folder
 
     def _start_or_join(self, home: Path) -> str:
-        """The URL of the folder's server, which is started unless it runs."""
+        """Start the folder's server unless it runs; returns its URL."""
         with (home / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             note = home / "url"
@@ -164,7 +164,7 @@ class PostgresServer:
             return note.read_text()
 
     def _initialise(self, home: Path) -> None:
-        """An empty cluster in the folder's ``data``."""
+        """Create an empty cluster in the folder's ``data``."""
         if self._account.user is not None and self._account.group is not None:
             os.chown(home, self._account.user, self._account.group)
         done = self._account.run(
@@ -180,20 +180,20 @@ class PostgresServer:
             raise PostgresUnavailable(f"initdb of {self._binaries} failed:\n{done.stdout}")
 
     def _start(self, home: Path) -> str:
-        """The URL of the server, started on a port nobody used."""
+        """Start the server on a free port; returns its URL."""
         for _ in range(_START_TRIES - 1):
-            # Somebody else may take the port between the look and the start.
+            # Another process may take the port between the check and the start.
             with contextlib.suppress(PostgresUnavailable):
                 return self._start_on(home, _free_port())
         return self._start_on(home, _free_port())
 
     def _start_on(self, home: Path, port: int) -> str:
-        """The URL of the server, started on this port."""
+        """Start the server on this port; returns its URL."""
         self._launch(home, port)
         return f"postgresql://{_USER}@127.0.0.1:{port}/postgres"
 
     def _launch(self, home: Path, port: int) -> None:
-        """The server runs and answers on this port."""
+        """Run the server, and wait until it accepts connections on this port."""
         settings = _SETTINGS | ({} if self._durable else _CARELESS)
         settings |= {"port": str(port), "unix_socket_directories": str(home)}
         lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
@@ -212,13 +212,13 @@ class PostgresServer:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without what would lead PostgreSQL elsewhere."""
+    """This process's environment without PostgreSQL's own variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_"))}
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
 
 
 def _free_port() -> int:
-    """A port of this machine that nobody listens on now."""
+    """A port of this machine that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -233,7 +233,7 @@ def _checked(name: str) -> str:
 
 
 async def _run(url: str, statement: str, *, by_file: bool = False) -> None:
-    """One statement outside a transaction, as creating and dropping databases needs it."""
+    """Run one statement outside a transaction, as CREATE DATABASE and DROP DATABASE need it."""
     import asyncpg
 
     connection = await asyncpg.connect(url, timeout=10)
@@ -246,6 +246,6 @@ async def _run(url: str, statement: str, *, by_file: bool = False) -> None:
 
 
 def run_apart(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine run on a loop of its own, in a thread of its own."""
+    """Run a coroutine on an event loop of its own, in a thread of its own; returns its result."""
     with ThreadPoolExecutor(max_workers=1) as threads:
         return threads.submit(asyncio.run, work).result()

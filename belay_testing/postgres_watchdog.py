@@ -1,9 +1,8 @@
 """The folder of a PostgreSQL server for tests, and the process that clears it when its owner is gone.
 
-The owner holds the one end of a pipe, a small process of its own the other. The pipe closes when the owner
-lets go and also when the owner is killed; then the process stops the server and removes the folder. Orderly
-end and crash take the same way. This file is also that process's program, so it imports nothing but the
-standard library.
+The owner holds one end of a pipe, a watchdog process the other. The pipe closes when the owner closes it and also
+when the owner is killed; then the watchdog stops the server and removes the folder. An orderly end and a crash take
+the same path. This file is also the watchdog's program, so it imports nothing but the standard library.
 """
 
 import contextlib
@@ -20,14 +19,14 @@ _PATIENCE = 20.0
 """Seconds the owner waits for the folder to be cleared."""
 
 _STOPS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
-"""What PostgreSQL is told, and for how many seconds it may comply: fast, immediate, by force."""
+"""Signals to PostgreSQL, and the seconds that each may take: fast shutdown, immediate shutdown, kill."""
 
 
 class Lifeline:
     """A fresh folder that lasts as long as this process, or until ``close``."""
 
     def __init__(self, *, in_memory: bool) -> None:
-        """Make the folder, in shared memory where asked for and possible."""
+        """Make the folder; with ``in_memory`` in shared memory, if possible."""
         shared = Path("/dev/shm")  # noqa: S108 -- mkdtemp makes a private folder below it
         parent = shared if in_memory and os.access(shared, os.W_OK | os.X_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="belay-pg-", dir=parent))
@@ -36,20 +35,20 @@ class Lifeline:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # An interrupt from the keyboard goes to the owner, which then closes in order.
+            # A keyboard interrupt goes to the owner, which then closes in order.
             start_new_session=True,
         )
 
     def close(self) -> None:
-        """Have the server stopped and the folder removed; closing again does nothing."""
+        """Stop the server and remove the folder; closing again does nothing."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # communicate closes the pipe, which is the signal, and collects the process.
+            # communicate closes the pipe, which is the signal, and reaps the process.
             self._watchdog.communicate(timeout=_PATIENCE)
         clear(self.folder)
 
 
 def clear(folder: Path) -> None:
-    """The server of this folder has stopped and the folder is gone."""
+    """Stop the server of this folder and remove the folder."""
     pid = server_pid(folder)
     if pid is not None:
         for number, seconds in _STOPS:
@@ -70,7 +69,7 @@ def server_pid(folder: Path) -> int | None:
 
 
 def wait_until_gone(folder: Path, pid: int, seconds: float) -> bool:
-    """Wait for the server process to end; whether it has."""
+    """Wait for the server process to end; returns whether it has."""
     deadline = time.monotonic() + seconds
     while _serves(pid, folder):
         if time.monotonic() > deadline:
@@ -82,8 +81,8 @@ def wait_until_gone(folder: Path, pid: int, seconds: float) -> bool:
 def _serves(pid: int, folder: Path) -> bool:
     """Whether the process lives and was started on this folder.
 
-    A process id is used again after a while: what is signalled must be what was started. A process
-    that has ended and was not collected yet has no command line either.
+    Process ids are reused: only the process that was started may be signalled. A process that has ended and was not
+    reaped yet has no command line either.
     """
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""What the conformance suite reports: each driver's data sheet, its gaps as strict expected failures."""
+"""The report of the conformance suite: a data sheet for each driver; its gaps are strict expected failures."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from belay_testing.cases import MARK
 if TYPE_CHECKING:
     from belay_testing.harness import Gap
 
-LEDGER: Final = "belay-conformance"
-"""The name under which the ledger is registered with pytest."""
+SUITE_REPORT: Final = "belay-conformance"
+"""The name under which the report is registered with pytest."""
 SEED: Final = "lockstep_seed"
-"""The parameter that numbers the histories played in lockstep."""
+"""The parameter that numbers the lockstep histories."""
 _REPORT: Final = "belay_conformance"
 
 
@@ -28,7 +28,7 @@ class XdistNode(Protocol):
 
 
 class Suite(Protocol):
-    """What a class of tests that inherits chapters says of itself."""
+    """The attributes of a test class that inherits chapters."""
 
     driver: str
     gaps: "tuple[Gap, ...]"
@@ -37,25 +37,25 @@ class Suite(Protocol):
 
 
 @dataclass
-class Sheet:
-    """What is known of one driver; everything in it can be written as JSON."""
+class DriverReport:
+    """The data sheet of one driver; everything in it can be written as JSON."""
 
     driver: str
     gaps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     found: list[str] = field(default_factory=list[str])
-    """Those of the gaps that name a test."""
+    """The gaps that name an existing test."""
     expected: list[str] = field(default_factory=list[str])
     """The names of all tests of its suite."""
     ran: list[str] = field(default_factory=list[str])
     answers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Those its stores could give."""
+    """The outcomes that its stores can return."""
     seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     seeds: list[int] = field(default_factory=list[int])
     in_disguise: bool = False
-    """Whether it plays fewer histories than were asked for."""
+    """Whether it runs fewer lockstep histories than were asked for."""
 
-    def merge(self, other: "Sheet") -> None:
-        """Add what another process has seen."""
+    def merge(self, other: "DriverReport") -> None:
+        """Add the results of another process."""
         self.ran = sorted({*self.ran, *other.ran})
         self.found = sorted({*self.found, *other.found})
         self.seen = sorted({*map(_pair, self.seen), *map(_pair, other.seen)})
@@ -68,12 +68,12 @@ class Sheet:
 
     @property
     def unseen(self) -> list[tuple[str, str]]:
-        """Answers that this driver could give and never did."""
+        """Outcomes that this driver can return and never did."""
         return sorted({*map(_pair, self.answers)} - {*map(_pair, self.seen)})
 
     @property
     def shortcomings(self) -> list[str]:
-        """What keeps a complete run of the suite from passing."""
+        """Reasons why a complete run of the suite fails."""
         if not self.complete:
             return []
         never = [f"never answered: {operation} {kind}" for operation, kind in self.unseen]
@@ -85,54 +85,54 @@ def _pair(answer: Iterable[str]) -> tuple[str, str]:
     return operation, kind
 
 
-class Ledger:
-    """The sheets of all drivers of a run; a worker of xdist sends its own to the controller."""
+class SuiteReport:
+    """The data sheets of all drivers of a run; a worker of xdist sends its own to the controller."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._sheets: dict[str, Sheet] = {}
+        self._sheets: dict[str, DriverReport] = {}
         self._proven: set[int] = set()
         self._tests = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Before anything is deselected: which suites there are, and which of their tests are expected to fail."""
+        """Collect the suites before anything is deselected, and mark the tests of their gaps as expected failures."""
         for item in items:
             suite = _suite_of(item)
             if suite is None:
                 continue
             item.extra_keyword_matches.add(_chapter_of(item))
-            sheet = self._sheet_of(suite)
+            sheet = self._report_of(suite)
             gap = next((gap for gap in suite.gaps if gap.test in {item.name, _plain(item.name)}), None)
             if gap is not None:
-                sheet.merge(Sheet(sheet.driver, found=[gap.test]))
+                sheet.merge(DriverReport(sheet.driver, found=[gap.test]))
                 item.add_marker(pytest.mark.xfail(reason=gap.because, strict=True))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note what a test has shown once its body is through."""
+        """Record the result of a test."""
         report = yield
         if report.when == "call":
             if report.passed:
                 self._proven |= {number for mark in item.iter_markers(MARK) for number in mark.args}
             suite = _suite_of(item)
             if suite is not None:
-                self._note(item, self._sheet_of(suite))
+                self._note(item, self._report_of(suite))
         return report
 
-    def _note(self, item: pytest.Item, sheet: Sheet) -> None:
+    def _note(self, item: pytest.Item, sheet: DriverReport) -> None:
         self._tests += 1
         given = _given_to(item)
         seen: set[tuple[str, str]] = getattr(given.get("harness"), "answers", set[tuple[str, str]]())
         seeds = [given[SEED]] if SEED in given else []
-        sheet.merge(Sheet(sheet.driver, ran=[_plain(item.name)], seen=sorted(seen), seeds=seeds))
+        sheet.merge(DriverReport(sheet.driver, ran=[_plain(item.name)], seen=sorted(seen), seeds=seeds))
 
-    def _sheet_of(self, suite: type[Suite]) -> Sheet:
+    def _report_of(self, suite: type[Suite]) -> DriverReport:
         from belay_testing.answers import possible
 
         driver = suite.driver or suite.__name__.removeprefix("Test")
         if driver not in self._sheets:
-            self._sheets[driver] = Sheet(
+            self._sheets[driver] = DriverReport(
                 driver,
                 gaps=[(gap.test, gap.because) for gap in suite.gaps],
                 expected=[name for name in dir(suite) if name.startswith("test")],
@@ -143,22 +143,22 @@ class Ledger:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: XdistNode) -> None:
-        """A worker has ended: its sheets are added to the others'."""
-        sent = getattr(node, "workeroutput", {}).get(LEDGER)
+        """Add the data sheets of a worker that has ended."""
+        sent = getattr(node, "workeroutput", {}).get(SUITE_REPORT)
         if sent is None:
             return
-        for sheet in (Sheet(**each) for each in sent["sheets"]):
+        for sheet in (DriverReport(**each) for each in sent["sheets"]):
             self._sheets.setdefault(sheet.driver, sheet).merge(sheet)
         self._proven |= set(sent["proven"])
         self._tests += sent["tests"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A worker sends what it knows; the controller writes the figures and fails a run that falls short."""
+        """A worker sends its data sheets; the controller writes the figures and fails a run with shortcomings."""
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
             sheets = [asdict(sheet) for sheet in self._sheets.values()]
-            output[LEDGER] = {"sheets": sheets, "proven": sorted(self._proven), "tests": self._tests}
+            output[SUITE_REPORT] = {"sheets": sheets, "proven": sorted(self._proven), "tests": self._tests}
             return
         path: str | None = self._config.getoption(_REPORT)
         if path:
@@ -182,7 +182,7 @@ class Ledger:
                 terminalreporter.line(f"  {shortcoming}", red=True)
 
     def figures(self) -> Mapping[str, int]:
-        """What the run has shown, as one flat object."""
+        """The figures of the run, as one flat object."""
         sheets = [sheet for sheet in self._sheets.values() if sheet.ran]
         able = {answer for sheet in sheets for answer in map(_pair, sheet.answers)}
         short = {answer for sheet in sheets for answer in sheet.unseen}
@@ -210,7 +210,7 @@ def _answering(suite: type[Suite]) -> frozenset[str]:
 
 
 def _chapter_of(item: pytest.Item) -> str:
-    """The class that a test was written in, whichever inherits it."""
+    """The class that defines a test."""
     written: str = getattr(getattr(item, "function", None), "__qualname__", "")
     return written.partition(".")[0]
 
@@ -229,19 +229,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--belay-conformance", dest=_REPORT, metavar="FILE", help="write what the conformance suite has shown as JSON"
     )
-    group.addoption("--belay-seeds", type=int, default=3, metavar="N", help="histories to play in lockstep")
+    group.addoption("--belay-seeds", type=int, default=3, metavar="N", help="histories to run in lockstep")
     group.addoption("--belay-values", type=int, default=500, metavar="N", help="values to store and read back")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marks of the suite, and its ledger."""
+    """Register the marks of the suite and its report."""
     config.addinivalue_line("markers", f"{MARK}(number, ...): the test proves these behaviours of the stores")
     config.addinivalue_line("markers", "belay_conformance: a test of the conformance suite")
-    config.pluginmanager.register(Ledger(config), LEDGER)
+    config.pluginmanager.register(SuiteReport(config), SUITE_REPORT)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each history."""
+    """One test for each lockstep history."""
     if SEED in metafunc.fixturenames:
         asked = cast("int", metafunc.config.getoption("--belay-seeds"))
         most: int | None = getattr(cast("Any", metafunc).cls, "most_histories", None)
@@ -250,5 +250,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def belay_values(pytestconfig: pytest.Config) -> int:
-    """How many values the suite stores and reads back."""
+    """Number of values that the suite stores and reads back."""
     return cast("int", pytestconfig.getoption("--belay-values"))

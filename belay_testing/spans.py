@@ -1,7 +1,7 @@
-"""What a test saw of the telemetry: spans in memory, a tree to compare, counters as a dictionary.
+"""Telemetry for tests: spans in memory, a tree to compare, counters as a dictionary.
 
-OpenTelemetry lets a process set each global provider once. So one is set on first use and kept, and recordings come
-and go on it; any number may be open at once, and each holds what ended, or was counted, while it was open.
+OpenTelemetry lets a process set each global provider once. So one is set on first use and kept, and recordings share
+it; any number may be open at a time, and each holds the spans that ended, or the counts, while it was open.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 Counts: TypeAlias = dict[str, int]
-"""Counters by name and attributes, ``belay.run.claims{op=claim_and_own,outcome=activated}``; none stands at 0."""
+"""Counters by name and attributes, ``belay.run.claims{op=claim_and_own,outcome=activated}``; zeros are left out."""
 
 _SCOPE = "belay"
 
 
 class ProviderTaken(RuntimeError):
-    """The process has a global provider of metrics already, and nothing can be recorded from it."""
+    """The process has another global provider of metrics, from which nothing can be recorded."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def recorded_spans() -> Generator["list[ReadableSpan]"]:
 def tree(spans: "Iterable[ReadableSpan]") -> str:
     """The spans as indented lines, ``name [outcome]``, in the order they began; ``!`` marks a defect.
 
-    A span whose parent is not among them stands at the margin.
+    A span whose parent is not among them is not indented.
     """
     known = {span.context.span_id: span for span in spans if span.context is not None}
     children: dict[int | None, list[ReadableSpan]] = {}
@@ -54,7 +54,7 @@ def tree(spans: "Iterable[ReadableSpan]") -> str:
 def recorded_counters() -> Generator[Callable[[], Counts]]:
     """A function that reads what belay counted since the block was entered.
 
-    Raises ``ProviderTaken`` where something else set the global provider of metrics first.
+    Raises ``ProviderTaken`` if other code set the global provider of metrics first.
     """
     reader = _reader()
     before = _read(reader)
@@ -76,7 +76,7 @@ def _lines(children: "Mapping[int | None, Sequence[ReadableSpan]]", parent: int 
 
 
 class _Recordings:
-    """An exporter that hands each span to every open recording."""
+    """An exporter that gives each span to every open recording."""
 
     def __init__(self) -> None:
         self.open: list[list[ReadableSpan]] = []
@@ -97,7 +97,7 @@ class _Recordings:
 
 @cache
 def _recordings() -> "list[list[ReadableSpan]]":
-    """The open recordings, joined to the global provider of traces once: an SDK's own, or else a new one."""
+    """The open recordings; on first use they are attached to the global provider of traces, or to a new one."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

@@ -1,4 +1,4 @@
-"""The command ``belay``: click is loaded when it is called, everything else when a command of it needs it."""
+"""The command ``belay``: click is imported when it is called, everything else when a subcommand needs it."""
 
 import sys
 from typing import NoReturn

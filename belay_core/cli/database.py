@@ -1,4 +1,4 @@
-"""Opening the database a command works on, and saying plainly why it cannot be opened."""
+"""Open the database of a command, and report why it cannot be opened."""
 
 import asyncio
 import threading
@@ -30,55 +30,55 @@ class CommandSession:
 
     @property
     def now_ms(self) -> Millis:
-        """The moment by the clock of the database."""
+        """The time by the database's clock, in milliseconds."""
         return reading(self.stores.clock)
 
 
 def with_client(url: str | None, work: Callable[[CommandSession], Awaitable[int]], *, makes_file: bool = False) -> int:
-    """Do some work with a client over the database; the exit code is what the work gives back."""
+    """Run ``work`` with a client over the database; returns the exit code that the work returns."""
 
     async def within() -> int:
         from belay_core.client import Client
 
-        async with opened(url, makes_file=makes_file) as stores:
+        async with open_database(url, makes_file=makes_file) as stores:
             return await work(CommandSession(Client(stores), stores))
 
     return asyncio.run(within())
 
 
 @asynccontextmanager
-async def opened(url: str | None, *, makes_file: bool = False) -> AsyncGenerator[Stores]:
+async def open_database(url: str | None, *, makes_file: bool = False) -> AsyncGenerator[Stores]:
     """The stores of the database. Raises ``InvalidInput``, ``DatabaseUnavailable``, ``SchemaMismatch`` ..
 
-    Only with ``makes_file`` may a file be made: to a command that only looks, a file that is not there is a mistake in
-    the URL, and an empty database in its place would answer that there is nothing.
+    A missing file is created only with ``makes_file``: for a command that only reads, it means a mistake in the URL,
+    and an empty database in its place would answer that there is nothing.
     """
-    address = admitted(url)
+    address = checked_url(url)
     if not makes_file:
         require_file(address)
     async with AsyncExitStack() as stack:
-        async with plain_errors(address):
+        async with reportable_errors(address):
             stores = await stack.enter_async_context(open_stores(address))
         yield stores
 
 
 @asynccontextmanager
-async def plain_errors(url: str) -> AsyncGenerator[None]:
-    """Errors met inside, on the way to a connection, leave as ones that can be told."""
+async def reportable_errors(url: str) -> AsyncGenerator[None]:
+    """Replace errors of the driver inside the block by ones that can be printed (``_reportable``)."""
     before = set(threading.enumerate())
     try:
         yield
     except Exception as error:  # noqa: BLE001  (drivers may raise anything there)
-        # A driver's thread that is about to end may have a last word for this loop, and were the loop closed by then,
-        # it would complain on the terminal. Nothing else goes on in this loop, so it may be held up meanwhile.
+        # A driver's thread that is about to end may still call into this loop; if the loop were closed by then, it
+        # would print an error. Nothing else runs in this loop, so it may be blocked meanwhile.
         for thread in set(threading.enumerate()) - before:
             if thread.daemon:
                 thread.join(_THREAD_ENDS_WITHIN)
-        raise _plain(error, url) from None
+        raise _reportable(error, url) from None
 
 
-def admitted(url: str | None) -> str:
-    """The URL, if it looks like one."""
+def checked_url(url: str | None) -> str:
+    """The URL. Raises ``InvalidInput`` if it is missing or no URL."""
     if url is None:
         raise InvalidInput("database", "must be given, by --database URL or BELAY_DATABASE")
     if "://" not in url:
@@ -86,10 +86,10 @@ def admitted(url: str | None) -> str:
     return url
 
 
-def _plain(error: Exception, url: str) -> Exception:
-    """An error met while opening, as one that can be told: nothing of the URL, which may hold a password, is in it.
+def _reportable(error: Exception, url: str) -> Exception:
+    """An error of opening, as one that can be printed: it holds nothing of the URL, which may contain a password.
 
-    Errors that only a defect raises are given back as they are.
+    Errors that only a defect raises are returned unchanged.
     """
     match error:
         case DriverNotFound():
@@ -112,7 +112,7 @@ def _scheme(url: str) -> str:
 
 
 def require_file(url: str) -> None:
-    """Refuse a SQLite file that is not there; the path begins behind the third slash."""
+    """Raise ``InvalidInput`` for a SQLite file that does not exist; the path begins after the third slash."""
     path = url.partition("://")[2].removeprefix("/").partition("?")[0]
     if _scheme(url) == "sqlite" and path not in ("", ":memory:") and not Path(path).exists():
         raise InvalidInput("database", f"there is no file {path}")

@@ -1,4 +1,4 @@
-"""What a person is told of an error: one line, or one JSON object, and an exit code.
+"""Errors as the command reports them: one line, or one JSON object, and an exit code.
 
 ============  ======================================================================
 exit code
@@ -6,7 +6,7 @@ exit code
 0             done
 1             refused, or not achieved: no such run, too late, a run that failed ..
 2             what was typed cannot be used: a parameter, a URL, an app, an extra
-130           interrupted by the person at the keyboard
+130           interrupted at the keyboard
 ============  ======================================================================
 """
 
@@ -31,11 +31,11 @@ _AS_TYPED: Final = {
     "run_id": "run-id",
     "step_key": "step",
 }
-"""Parameters of the library that have another name on the command line."""
+"""Names on the command line of the library's parameters, where they differ."""
 
 
 class DatabaseUnavailable(BelayError):
-    """The database cannot be opened; the message says what kind of failure it was, never where."""
+    """The database cannot be opened; the message has the kind of failure, and never the address."""
 
 
 class ExtraMissing(BelayError):
@@ -44,7 +44,7 @@ class ExtraMissing(BelayError):
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """An error as it is told: about a parameter and the rule it breaks, or as a message."""
+    """An error as it is printed: a parameter and the rule that it breaks, or a message."""
 
     type: str
     message: str
@@ -66,7 +66,7 @@ class ErrorReport:
 
 
 def error_report_of(error: BaseException) -> ErrorReport | None:
-    """How to tell an error that a command is expected to meet; None for any other, which is a defect."""
+    """The report of an error that a command expects; None for any other, which is a defect."""
     kind = type(error).__name__
     match error:
         case InvalidInput(parameter=parameter, rule=rule):

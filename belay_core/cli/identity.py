@@ -1,14 +1,14 @@
-"""Whose word a command carries."""
+"""The person on whose behalf a command acts."""
 
 import os
 
 from belay_core.errors import InvalidInput
 
 
-def who(by: str | None) -> str:
-    """The name that was given, else that of the user this process runs as.
+def acting_user(by: str | None) -> str:
+    """The name that was given, else that of the user of this process. Raises ``InvalidInput`` if there is none.
 
-    The user is asked of the operating system, not of the environment, which anybody may have set.
+    The user comes from the operating system, not from an environment variable, which any program may have set.
     """
     if by is not None:
         return by

@@ -1,4 +1,4 @@
-"""JSON that a person wrote: on the command line, in a file (``@file``), or on the standard input (``-``)."""
+"""JSON of the user: on the command line, in a file (``@file``), or on the standard input (``-``)."""
 
 import sys
 from pathlib import Path
@@ -11,12 +11,12 @@ from belay_core.values import json
 from belay_core.values.codecs import Untyped, codec_for
 from belay_core.workflows.definition import Definition
 
-_MOST_TOLD: Final = 3
+_MOST_LISTED: Final = 3
 
 
 def json_text(parameter: str, given: str) -> str:
-    """The JSON text that is meant. Raises ``InvalidInput`` where it is none, or gives an object key twice."""
-    text = _meant(parameter, given)
+    """The JSON text of an argument. Raises ``InvalidInput`` if it is no JSON, or repeats an object key."""
+    text = _read_argument(parameter, given)
     try:
         json.decode(text, unique_keys=True)
     except json.JsonRefused as refused:
@@ -28,7 +28,7 @@ def json_text(parameter: str, given: str) -> str:
 
 
 def stored_text(parameter: str, given: str) -> str:
-    """The JSON text that is meant, in the form in which it is stored."""
+    """The JSON text of an argument, in the form in which it is stored."""
     value: JsonValue = json.decode(json_text(parameter, given))
     try:
         return codec_for(Untyped).encode(value)
@@ -37,7 +37,7 @@ def stored_text(parameter: str, given: str) -> str:
 
 
 def input_of(definition: Definition[Any, Any], given: str | None) -> Any:
-    """The typed input of a workflow. Raises ``InvalidInput`` that says what does not fit."""
+    """The typed input of a workflow. Raises ``InvalidInput`` that names what does not match its type."""
     codec, name = definition.input_codec, definition.name
     if given is not None and codec.annotation is NoneType:
         raise InvalidInput("input", f"workflow {name} takes none")
@@ -48,11 +48,11 @@ def input_of(definition: Definition[Any, Any], given: str | None) -> Any:
         if given is None:
             rule = f"must be given: workflow {name} takes {_type_name(codec.annotation)}"
         else:
-            rule = f"workflow {name}: {_misfit(codec.annotation, text) or refused}"
+            rule = f"workflow {name}: {_type_errors(codec.annotation, text) or refused}"
         raise InvalidInput("input", rule) from None
 
 
-def _meant(parameter: str, given: str) -> str:
+def _read_argument(parameter: str, given: str) -> str:
     if given != "-" and not given.startswith("@"):
         return given
     try:
@@ -65,8 +65,8 @@ def _meant(parameter: str, given: str) -> str:
         raise InvalidInput(parameter, "must be UTF-8 text") from None
 
 
-def _misfit(annotation: Any, text: str) -> str | None:
-    """What of the text does not fit the type, and where; None where only the codec can tell."""
+def _type_errors(annotation: Any, text: str) -> str | None:
+    """What in the text does not match the type, and where; None if only the codec can tell."""
     if annotation in (str, int, float, bool):
         return None
     from pydantic import TypeAdapter, ValidationError
@@ -77,9 +77,9 @@ def _misfit(annotation: Any, text: str) -> str | None:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     else:
         return None
-    told = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found[:_MOST_TOLD]]
-    more = len(found) - len(told)
-    return "; ".join(told) + (f" (and {more} more)" if more else "")
+    listed = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found[:_MOST_LISTED]]
+    more = len(found) - len(listed)
+    return "; ".join(listed) + (f" (and {more} more)" if more else "")
 
 
 def _type_name(annotation: object) -> str:

@@ -1,7 +1,7 @@
-"""Everything the command writes and asks; no other module of it touches the terminal.
+"""All output and prompts of the command; no other module of it uses the terminal.
 
-What is written may come from a database, and whoever wrote it there may wish to drive the terminal of whoever reads
-it. So text is made visible here, on its way out, whatever a command hands in.
+Text may come from a database and contain control sequences that would drive the reader's terminal. So all text is
+escaped here (``visible``), whatever a command passes.
 """
 
 import json
@@ -14,54 +14,54 @@ from belay_core.cli.visible_text import visible
 from belay_core.records.attempt import JsonValue
 
 
-def say(line: str = "") -> None:
+def write_line(line: str = "") -> None:
     """Write one line to the standard output."""
     click.echo(visible(line))
 
 
-def complain(line: str) -> None:
+def write_error(line: str) -> None:
     """Write one line to the standard error."""
     click.echo(visible(line), err=True)
 
 
-def emit(document: JsonValue) -> None:
+def write_json(document: JsonValue) -> None:
     """Write one JSON document, as one line of ASCII without control characters."""
     click.echo(json.dumps(document, ensure_ascii=True, allow_nan=False))
 
 
-def facts(pairs: Sequence[tuple[str, str | None]]) -> None:
-    """Write names and what they stand for below each other; what is None is left out."""
+def write_fields(pairs: Sequence[tuple[str, str | None]]) -> None:
+    """Write names and values in two columns; a value that is None is left out."""
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        say(f"{name.ljust(width)}  {value}")
+        write_line(f"{name.ljust(width)}  {value}")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table: drawn to fit where a person looks on, else as aligned text of one line a row."""
-    if not (sys.stdout.isatty() and _drawn(head, rows)):
-        _aligned([head, *rows])
+def write_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write a table: fitted to the width of a terminal, else as aligned text, one line a row."""
+    if not (sys.stdout.isatty() and _write_drawn(head, rows)):
+        _write_aligned([head, *rows])
 
 
-def may_ask() -> bool:
-    """Whether somebody sits at both ends of the command."""
+def is_interactive() -> bool:
+    """Whether both standard input and standard output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def ask(question: str) -> bool:
-    """Ask for a yes; no is what an empty answer means."""
+def ask_yes(question: str) -> bool:
+    """Ask for a yes; an empty answer means no."""
     return click.confirm(visible(question))
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> None:
+def _write_aligned(lines: Sequence[Sequence[str]]) -> None:
     shown = [[visible(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for line in shown:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        say("  ".join(cells).rstrip())
+        write_line("  ".join(cells).rstrip())
 
 
-def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+def _write_drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     try:
         from rich.console import Console
         from rich.table import Table
@@ -70,7 +70,7 @@ def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return False
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in head:
-        # Folded, never cut: an ellipsis would hide the end of an id or of an error.
+        # Folded, never shortened: an ellipsis would hide the end of an id or of an error.
         drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(visible(cell)) for cell in row))

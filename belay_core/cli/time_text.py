@@ -1,4 +1,4 @@
-"""Moments and spans as people read them."""
+"""Times and durations as text for people."""
 
 from typing import Final
 
@@ -10,21 +10,21 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 
-def moment(at_ms: Millis | None) -> str | None:
-    """A moment in UTC (``utc_text``)."""
+def time_text(at_ms: Millis | None) -> str | None:
+    """A time in UTC (``utc_text``)."""
     return None if at_ms is None else utc_text(at_ms)
 
 
-def moment_and_age(at_ms: Millis | None, now_ms: Millis) -> str | None:
-    """A moment, and how far away it is."""
+def time_and_age(at_ms: Millis | None, now_ms: Millis) -> str | None:
+    """A time, and how far away it is."""
     if at_ms is None:
         return None
     away = age(abs(now_ms - at_ms))
-    return f"{moment(at_ms)} ({f'in {away}' if at_ms > now_ms else f'{away} ago'})"
+    return f"{time_text(at_ms)} ({f'in {away}' if at_ms > now_ms else f'{away} ago'})"
 
 
 def age(span_ms: Millis) -> str:
-    """A span in its largest unit, rounded down: ``12s``, ``5m``, ``7h``, ``3d``."""
+    """A duration in its largest unit, rounded down: ``12s``, ``5m``, ``7h``, ``3d``."""
     span = max(span_ms, 0)
     if span < _MINUTE:
         return f"{span // _SECOND}s"
@@ -36,7 +36,7 @@ def age(span_ms: Millis) -> str:
 
 
 def duration(span_ms: Millis) -> str:
-    """How long something took: ``35ms``, ``1.250s``, ``2m 3s``, ``4h 5m``."""
+    """A duration: ``35ms``, ``1.250s``, ``2m 3s``, ``4h 5m``."""
     span = max(span_ms, 0)
     if span < _SECOND:
         return f"{span}ms"

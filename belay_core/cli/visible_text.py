@@ -1,4 +1,4 @@
-"""Text that hides nothing: what a terminal would obey, reorder or leave blank is spelled out."""
+"""Text that is safe to print: characters that a terminal obeys, reorders or leaves blank are escaped."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _BLANK: Final = (
     (0x1D159, 0x1D159),  # a note without a head
     (0xE0100, 0xE01EF),  # more variation selectors
 )
-"""Characters that Unicode counts as letters, marks or symbols, and that show as nothing."""
+"""Characters that Unicode counts as letters, marks or symbols, and that are drawn as nothing."""
 
 _HIDDEN: Final = frozenset(chr(code) for first, last in _BLANK for code in range(first, last + 1))
 
@@ -25,7 +25,7 @@ def visible(text: str) -> str:
     """The text with every character that does not show as itself written ``<U+XXXX>``, as code point.
 
     These are all control, format, surrogate, private and unassigned characters, line and paragraph separators, blanks
-    other than the space, and letters, marks and symbols that are drawn as nothing. Nothing is taken away.
+    other than the space, and letters, marks and symbols that are drawn as nothing. Nothing is removed.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""The client: starts runs, answers gates, and says how things stand."""
+"""The client: starts runs, decides at gates, and reads runs."""
 
 from belay_core.client.client import Client
 from belay_core.client.explanation import Explanation

@@ -1,4 +1,4 @@
-"""What a client takes in: every parameter is checked by name before anything is asked of the stores."""
+"""Checks of a client's parameters: each is checked by name before any store is called."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from belay_core.values.text import is_durable
 _MOST_LISTED = 1_000
 
 
-def admitted_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
+def checked_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
     """The id of a run given by handle or by id. Raises ``InvalidInput``."""
     if isinstance(run, RunHandle):
         return run.run_id
@@ -22,23 +22,23 @@ def admitted_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
     return RunId(run)
 
 
-def admitted_limit(limit: object) -> int:
-    """How much to list. Raises ``InvalidInput``."""
+def checked_limit(limit: object) -> int:
+    """The length of a listing. Raises ``InvalidInput``."""
     if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
         raise InvalidInput("limit", f"must be a whole number from 1 to {_MOST_LISTED}")
     return limit
 
 
-def admitted_json(parameter: str, text: object) -> str:
-    """JSON text as it is kept. Raises ``InvalidInput``."""
+def checked_json(parameter: str, text: object) -> str:
+    """JSON text as it is stored. Raises ``InvalidInput``."""
     complaint = json.text_complaint(text, max_bytes=MAXIMUM_VALUE_BYTES)
     if type(text) is not str or complaint is not None:
         raise InvalidInput(parameter, complaint or json.INVALID_TEXT)
     return text
 
 
-def admitted_value(parameter: str, value: object, of: Any) -> str:
-    """The stored text of a value. Raises ``InvalidInput``, which tells the type and never the value."""
+def checked_value(parameter: str, value: object, of: Any) -> str:
+    """The stored text of a value. Raises ``InvalidInput``, which names the type and never the value."""
     try:
         return codec_of(value, of).encode(value)
     except ValueRefused as refused:

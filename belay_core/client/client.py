@@ -1,13 +1,13 @@
-"""Starting runs, deciding, resolving, cancelling, and reading how runs stand."""
+"""The client: start, decide, resolve, cancel, and read runs."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from belay_core.client.checks import admitted_json, admitted_limit, admitted_run, admitted_value
+from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
 from belay_core.client.explanation import Explanation, explain
 from belay_core.client.handle import RunHandle
 from belay_core.client.observation import observe
-from belay_core.client.starts import JoinedClient, Starting
+from belay_core.client.starts import JoinedClient, StartOperations
 from belay_core.clock import reading
 from belay_core.engine.services import Watchers
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
@@ -22,16 +22,16 @@ from belay_core.stores.run_contract import NotFound
 from belay_core.stores.runs import Resolved
 from belay_core.values.codecs import Untyped, codec_for
 from belay_core.workflows.middleware import Middleware
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import checked_name
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class Client(Starting):
-    """The face of belay for those who start runs and those who decide; executes nothing itself.
+class Client(StartOperations):
+    """The API for code that starts runs and for code that decides at gates; executes nothing itself.
 
-    ``approver`` is the identity under which decisions are recorded where a call names none.
+    ``approver`` is the identity under which decisions are recorded if a call names none.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class Client(Starting):
         super().__init__(watched, approver, Watchers(watchers))
 
     def within(self, connection: object) -> JoinedClient:
-        """The client in a transaction of the caller's: what it starts, cancels or decides goes with its commit.
+        """The client in a transaction of the caller's: what it starts, cancels or decides commits with it.
 
         ``connection`` is an ``AsyncConnection`` of SQLAlchemy to the database of these stores (``Stores.within``).
-        Nothing in it is repeated: where the database asks for it, that is the caller's to do.
+        Nothing in it is retried: if the database asks for a retry, the caller has to do it.
         """
         return JoinedClient(self._stores, self._stores.within(connection), self.approver, self._watchers)
 
     async def get(self, run: str | RunHandle[Any]) -> WorkflowRun:
-        """The run as it stands, with its payloads. Raises ``RunNotFoundError``."""
-        found = await self._stores.runs.find(admitted_run(run))
+        """The run with its payloads. Raises ``RunNotFoundError``."""
+        found = await self._stores.runs.find(checked_run(run))
         if found is None:
-            raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
+            raise RunNotFoundError(f"run_id: there is no run {checked_run(run)}")
         return found
 
     async def list(
@@ -71,26 +71,26 @@ class Client(Starting):
     ) -> tuple[RunSummary, ...]:
         """A page of runs without payloads, the newest first; ``before`` is the last run id of the page before.
 
-        ``limit`` is 1 to 1,000. Raises ``RunNotFoundError`` where there is no such run, and ``InvalidInput`` for a
-        status that is none.
+        ``limit`` is 1 to 1,000. Raises ``RunNotFoundError`` if ``before`` names no run, and ``InvalidInput`` for an
+        unknown status.
         """
         try:
             wanted = None if status is None else RunStatus(status)
         except ValueError:
             raise InvalidInput("status", f"must be one of {', '.join(RunStatus)}") from None
         command = commands.ListRuns(
-            workflow=None if workflow is None else admitted_name("workflow", workflow),
+            workflow=None if workflow is None else checked_name("workflow", workflow),
             status=wanted,
-            waiting_reason=None if waiting_for is None else admitted_name("waiting_for", waiting_for),
-            limit=admitted_limit(limit),
-            before=None if before is None else admitted_run(before, "before"),
+            waiting_reason=None if waiting_for is None else checked_name("waiting_for", waiting_for),
+            limit=checked_limit(limit),
+            before=None if before is None else checked_run(before, "before"),
         )
         if command.before is not None:
             await self.get(command.before)
         return await self._stores.runs.list(command)
 
     async def result(self, run: str | RunHandle[Out], *, of: Any = None) -> Any:
-        """Wait for the end of a run, and give its result: typed by its handle or by ``of``, else plain JSON.
+        """Wait for the end of a run and return its result: typed by its handle or by ``of``, else plain JSON.
 
         Raises as ``RunHandle.result`` does.
         """
@@ -101,20 +101,20 @@ class Client(Starting):
 
     async def history(self, run: str | RunHandle[Any]) -> RunHistory:
         """The run with its attempts and approvals. Raises ``RunNotFoundError``."""
-        found = await self._stores.attempts.history(commands.History((admitted_run(run),)))
+        found = await self._stores.attempts.history(commands.History((checked_run(run),)))
         if not found:
-            raise RunNotFoundError(f"run_id: there is no run {admitted_run(run)}")
+            raise RunNotFoundError(f"run_id: there is no run {checked_run(run)}")
         return found[0]
 
     async def journal(self, run: str | RunHandle[Any]) -> tuple[JournalEntry, ...]:
-        """What happened to the run, in order; nothing for an unknown one."""
-        run_id, entries = admitted_run(run), list[JournalEntry]()
+        """The events of the run, in order; empty for an unknown one."""
+        run_id, entries = checked_run(run), list[JournalEntry]()
         while page := await self._stores.journal.read(run_id, entries[-1].entry if entries else 0, MOST_ENTRIES):
             entries += page
         return tuple(entries)
 
     async def explain(self, run: str | RunHandle[Any]) -> Explanation:
-        """Why the run stands where it stands, and what gets it going. Raises ``RunNotFoundError``."""
+        """Explain the state of a run, and what makes it continue. Raises ``RunNotFoundError``."""
         return explain(await self.history(run), reading(self._stores.clock), self._stores.lease)
 
     async def resolve(
@@ -125,16 +125,16 @@ class Client(Starting):
         by: str | None = None,
         step_key: str | None = None,
     ) -> Resolved:
-        """Give an operator's word on a run in review; ``step_key`` where it is about an orphaned step.
+        """Resolve a run in review, as its operator; with ``step_key`` if it is about an orphaned step.
 
-        Raises ``InvalidTransitionError`` where nothing waits for such a word, ``RunNotFoundError``, and
-        ``InvalidInput`` for a word that is none.
+        Raises ``InvalidTransitionError`` if nothing waits for such a resolution, ``RunNotFoundError``, and
+        ``InvalidInput`` for an unknown resolution.
         """
         if isinstance(resolution, commands.Happened):
-            admitted_json("outcome", resolution.outcome)
+            checked_json("outcome", resolution.outcome)
         elif type(resolution) not in (commands.Retry, commands.GiveUp):
             raise InvalidInput("resolution", "must be Happened, Retry or GiveUp")
-        command = commands.Resolve(admitted_run(run), resolution, self._identity(by), step_key)
+        command = commands.Resolve(checked_run(run), resolution, self._identity(by), step_key)
         answer = await self._stores.runs.resolve(command)
         match answer:
             case Resolved():
@@ -143,12 +143,12 @@ class Client(Starting):
             case NotFound():
                 raise RunNotFoundError(f"run_id: there is no run {command.run_id}")
             case _:
-                standing = f"{await self._standing(command.run_id)}, and explain says more"
+                standing = f"{await self._run_state(command.run_id)}, and explain says more"
                 raise InvalidTransitionError(
                     f"run {command.run_id} does not wait for this word of an operator; {standing}"
                 )
 
     @staticmethod
     def happened(result: object, *, of: Any = None) -> commands.Happened:
-        """The word that an orphaned step did take place, with this result. Raises ``InvalidInput`` for no data."""
-        return commands.Happened(admitted_value("result", result, of))
+        """The resolution that an orphaned step took place, with this result. Raises ``InvalidInput`` for no data."""
+        return commands.Happened(checked_value("result", result, of))

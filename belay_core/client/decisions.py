@@ -1,8 +1,8 @@
-"""Deciding at gates: bound to the bytes that were shown, under a name (kernel 19)."""
+"""Decisions at gates: bound to the digest of what was shown, and to a name (kernel 19)."""
 
 from typing import Any, Literal
 
-from belay_core.client.checks import admitted_json, admitted_limit, admitted_run, admitted_value
+from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
 from belay_core.client.explanation import shown_state
 from belay_core.client.handle import RunHandle
 from belay_core.errors import InvalidInput, InvalidTransitionError
@@ -12,26 +12,26 @@ from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.approvals import Decided, DecideOutcome
 from belay_core.stores.bundle import Stores
 from belay_core.values.digests import text_digest
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import checked_name
 
 _MOST_REASON = 4_096
 _KEEP: Any = object()
 
 
-class Deciding:
-    """The part of a client that answers gates."""
+class DecisionOperations:
+    """The part of a client that decides at gates."""
 
     def __init__(self, stores: Stores, approver: str | None) -> None:
         self._stores = stores
-        self.approver = None if approver is None else admitted_name("approver", approver)
-        """The identity under which decisions are recorded where a call names none."""
+        self.approver = None if approver is None else checked_name("approver", approver)
+        """The identity under which decisions are recorded if a call names none."""
 
     async def approvals(
         self, run: str | RunHandle[Any] | None = None, *, limit: int = 100
     ) -> tuple[ApprovalRecord, ...]:
-        """What waits for a decision, the oldest first, of one run or of all; ``limit`` is 1 to 1,000."""
-        run_id = None if run is None else admitted_run(run)
-        return await self._stores.approvals.list(commands.ListApprovals(run_id, admitted_limit(limit)))
+        """Open approvals, the oldest first, of one run or of all; ``limit`` is 1 to 1,000."""
+        run_id = None if run is None else checked_run(run)
+        return await self._stores.approvals.list(commands.ListApprovals(run_id, checked_limit(limit)))
 
     async def approve(
         self,
@@ -45,17 +45,17 @@ class Deciding:
         digest: str | None = None,
         approval_id: str | None = None,
     ) -> DecideOutcome:
-        """Approve what a gate of the run asks; with ``edited`` the run goes on with that instead.
+        """Approve what a gate of the run asks; with ``edited`` the run continues with that instead.
 
-        ``of`` is the type of ``edited``, where that cannot be told from the value. It is not compared with the
-        subject's, which the workflow alone knows: an edit that does not fit sends the run to review.
-        ``gate`` (or ``approval_id``, where several of one name wait) may be left out where one gate waits.
-        ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to what is
-        read here and now. Raises ``InvalidTransitionError`` where nothing waits, and ``InvalidInput`` where several
-        gates do and none is named, or where nobody is named who decides.
+        ``of`` is the type of ``edited``, if that does not follow from the value. It is not compared with the
+        subject's, which only the workflow knows: an edit that does not fit sends the run to review.
+        ``gate`` (or ``approval_id``, if several gates of one name wait) may be left out if one gate waits.
+        ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to the subject
+        that this call reads. Raises ``InvalidTransitionError`` if no gate waits, and ``InvalidInput`` if several
+        gates do and none is named, or if no approver is named.
         """
         approval = await self._pending(run, gate, approval_id)
-        text = None if edited is _KEEP else admitted_value("edited", edited, of)
+        text = None if edited is _KEEP else checked_value("edited", edited, of)
         return await self.decide(approval, "approved", by=by, reason=reason, edited_text=text, digest=digest)
 
     async def reject(
@@ -85,10 +85,10 @@ class Deciding:
         """Decide one approval: ``Decided``, ``AlreadyDecided``, ``SubjectChanged``, ``TooLate``, ``NoSuchApproval``.
 
         One decision counts. ``edited_text`` is JSON text. An approval given by its id needs the ``digest`` of what
-        was shown. Raises ``InvalidInput``, also where nobody is named who decides.
+        was shown. Raises ``InvalidInput``, also if no approver is named.
         """
         shown = approval.subject_digest if isinstance(approval, ApprovalRecord) else None
-        edited = None if edited_text is None else admitted_json("edited_text", edited_text)
+        edited = None if edited_text is None else checked_json("edited_text", edited_text)
         command = commands.Decide(
             approval_id=approval.approval_id if isinstance(approval, ApprovalRecord) else approval,
             decision=_decision(decision),
@@ -105,20 +105,20 @@ class Deciding:
         return answer
 
     async def _pending(self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None) -> ApprovalRecord:
-        run_id = admitted_run(run)
+        run_id = checked_run(run)
         waiting = [
             each
             for each in await self.approvals(run_id)
             if gate in (None, each.gate) and approval_id in (None, each.approval_id)
         ]
         if not waiting:
-            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {await self._standing(run_id)}")
+            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {await self._run_state(run_id)}")
         if len(waiting) > 1:
             rule = "several wait; name one by its id" if gate else "several wait; name one of them"
             raise InvalidInput("approval_id" if gate else "gate", rule)
         return waiting[0]
 
-    async def _standing(self, run_id: RunId) -> str:
+    async def _run_state(self, run_id: RunId) -> str:
         run = await self._stores.runs.find(run_id)
         return "there is no such run" if run is None else f"its state is {shown_state(run)}"
 
@@ -126,7 +126,7 @@ class Deciding:
         who = by or self.approver
         if who is None:
             raise InvalidInput("by", "must name who decides; this client has no approver")
-        return admitted_name("by", who)
+        return checked_name("by", who)
 
 
 def _decision(value: str) -> Literal["approved", "rejected"]:

@@ -1,4 +1,4 @@
-"""Why a run stands where it stands, since when, and what gets it going again."""
+"""Explain the state of a run: why, since when, and what makes it continue."""
 
 import shlex
 from collections.abc import Iterable
@@ -23,23 +23,23 @@ class Explanation:
     """The name of the workflow; None for a run that has none."""
     state: str
     because: str
-    """Why it stands there, in a sentence."""
+    """The reason for the state, in a sentence."""
     since_ms: Millis
-    """The moment since which it stands there."""
+    """The time since which it is in this state."""
     wakes_at_ms: Millis | None
-    """The moment at which it goes on by itself; None where it does not."""
+    """The time at which it continues by itself; None if it does not."""
     ways_out: tuple[str, ...]
 
 
 def shown_state(run: RunSummary) -> str:
-    """The status of a run, or the reason it waits for, where it waits."""
+    """The status of a run or, if it waits, the reason of its wait."""
     if run.status is RunStatus.SUSPENDED and run.waiting is not None:
         return run.waiting.reason
     return run.status.value
 
 
 def explain(history: RunHistory, now: Millis, lease: LeaseTimes) -> Explanation:
-    """What can be said of a run at this moment."""
+    """Explain a run at this time."""
     run = history.run
     because, since, ways_out = _reason(history, now, lease)
     wakes_at = run.waiting.wake_at_ms if run.waiting else None
@@ -141,7 +141,7 @@ def _last_attempts(history: RunHistory) -> Iterable[StepRecord]:
 
 
 def _command(*words: str) -> str:
-    """A command to copy into a shell: ids and names come from anywhere, and must not become commands there."""
+    """A command to copy into a shell: ids and names are quoted, since they may come from untrusted input."""
     return shlex.join(("belay", *words))
 
 

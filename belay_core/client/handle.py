@@ -1,4 +1,4 @@
-"""A run in the hand of whoever started it."""
+"""The handle of a started run."""
 
 import asyncio
 from typing import Generic, TypeVar
@@ -16,9 +16,9 @@ from belay_core.values.codecs import Codec
 Out = TypeVar("Out")
 
 POLL = 0.1
-"""Seconds between the first two looks at a run somebody waits for; doubled up to ``LONGEST_POLL``."""
+"""Seconds between the first two polls of a run; doubled up to ``LONGEST_POLL``."""
 LONGEST_POLL = 1.0
-"""Seconds between two looks at a run that another process works on."""
+"""Seconds between two polls of a run that another process executes."""
 
 
 class RunHandle(Generic[Out]):
@@ -30,11 +30,11 @@ class RunHandle(Generic[Out]):
         self.run_id = run_id
         """The id of the run."""
         self.created = created
-        """Whether this very call made the run; False where it was found."""
+        """Whether this call created the run; False if it existed already."""
         self._stores = stores
         self._codec = codec
         self._untouched = untouched
-        """Whether nobody had the time to execute it: so for who waits for it in the turn of the loop that made this."""
+        """Whether no worker can have executed it yet: only during the loop iteration in which the handle was made."""
         if untouched:
             asyncio.get_running_loop().call_soon(self._touched)
 
@@ -42,7 +42,7 @@ class RunHandle(Generic[Out]):
         self._untouched = False
 
     async def result(self) -> Out:
-        """Wait for the end of the run, and give its result.
+        """Wait for the end of the run and return its result.
 
         Raises ``RunFailed``, ``RunCancelled``, ``RunNotFoundError``; bound the wait with ``asyncio.timeout``.
         """
@@ -55,7 +55,7 @@ class RunHandle(Generic[Out]):
 
 
 async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEnd:
-    """How the run ended, once it has; where not ``at_once``, looked at first when it may have, or after ``POLL``.
+    """Wait for the end of a run; without ``at_once`` the first read is after a notification or ``POLL`` seconds.
 
     Raises ``RunNotFoundError``.
     """
@@ -69,7 +69,7 @@ async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEn
             woken.clear()
             run = await stores.runs.find(run_id)
             if run is None and woken.end is not None:
-                # Deleted since it ended, which was told here.
+                # Deleted after its end, of which this process was notified.
                 return woken.end
             if run is None:
                 raise RunNotFoundError(f"run_id: there is no run {run_id}")

@@ -1,4 +1,4 @@
-"""Where engine and telemetry meet: what a client or a worker is given is watched unless it says otherwise."""
+"""Connect clients and workers with telemetry, which is on unless they turn it off."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from belay_core.workflows.middleware import Middleware
 def observe(
     stores: Stores, *, telemetry: bool, middleware: Sequence[Middleware]
 ) -> tuple[Stores, tuple[Middleware, ...]]:
-    """The stores and the middleware to work with; with ``telemetry`` both are watched by OpenTelemetry's API.
+    """The stores and the middleware to use; with ``telemetry`` both are observed through OpenTelemetry's API.
 
-    Spans of the caller's own, as stores watched or as ``EngineSpans``, are not doubled.
+    If the caller's stores are observed already, or its middleware has ``EngineSpans``, spans are not doubled.
     """
     if not telemetry:
         return stores, tuple(middleware)

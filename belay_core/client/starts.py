@@ -1,10 +1,10 @@
-"""Starting runs and asking them to stop, also in a transaction of the caller's."""
+"""Start and cancel runs, also in a transaction of the caller's."""
 
 from datetime import UTC, datetime
 from typing import Any, TypeVar, overload
 
-from belay_core.client.checks import admitted_run
-from belay_core.client.decisions import Deciding
+from belay_core.client.checks import checked_run
+from belay_core.client.decisions import DecisionOperations
 from belay_core.client.handle import RunHandle
 from belay_core.clock import Millis
 from belay_core.engine.services import Watchers
@@ -17,7 +17,7 @@ from belay_core.stores.runs import Found, KeyTaken, RunIdTaken, Started
 from belay_core.workflows.class_form import Workflow
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.middleware import StartFacts
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import checked_name
 from belay_core.workflows.registry import Registrable, as_definition
 
 In = TypeVar("In")
@@ -25,19 +25,19 @@ Out = TypeVar("Out")
 
 _PRIORITIES = 2**31
 _UNTOUCHED_MS = 20
-"""A run that took longer to be stored may well be over by then; who waits for one that took less looks no sooner than
-it is told of its end, or after the first pause."""
+"""Milliseconds. A run that took longer to store may have ended already; for one that took less, ``result`` reads
+first after a notification of its end, or after the first pause."""
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
-class Starting(Deciding):
-    """The part of a client that starts runs, decides at their gates and asks them to stop."""
+class StartOperations(DecisionOperations):
+    """The part of a client that starts runs, decides at their gates and requests their cancel."""
 
     def __init__(self, stores: Stores, approver: str | None, watchers: Watchers) -> None:
         super().__init__(stores, approver)
         self._watchers = watchers
         self._seen_by = stores
-        """The stores through which the handles of started runs look at them."""
+        """The stores that the handles of started runs read."""
 
     @overload
     async def start(
@@ -73,18 +73,18 @@ class Starting(Deciding):
         priority: int = 0,
         run_at: datetime | None = None,
     ) -> RunHandle[Out]:
-        """Store a run, to be executed by a worker; once this returns it is never lost.
+        """Store a run, which a worker executes; once this returns the run is never lost.
 
-        A known ``idempotency_key`` of the same workflow gives the run there is, untouched. Raises ``InvalidInput``
-        where a parameter breaks a rule or the key or id belongs to another run; nothing is stored then.
+        A known ``idempotency_key`` of the same workflow returns the existing run, unchanged. Raises ``InvalidInput``
+        if a parameter breaks a rule or the key or id belongs to another run; nothing is stored then.
         """
         definition = as_definition(workflow)
         command = commands.Start(
-            run_id=RunId(self._stores.ids.new() if run_id is None else admitted_name("run_id", run_id)),
+            run_id=RunId(self._stores.ids.new() if run_id is None else checked_name("run_id", run_id)),
             workflow=definition.name,
             version=definition.version,
             input=definition.encode_input(given),
-            idempotency_key=None if idempotency_key is None else admitted_name("idempotency_key", idempotency_key),
+            idempotency_key=None if idempotency_key is None else checked_name("idempotency_key", idempotency_key),
             priority=_priority(priority),
             run_at_ms=None if run_at is None else _moment(run_at),
         )
@@ -103,22 +103,22 @@ class Starting(Deciding):
                 raise InvalidInput("run_id", "belongs to a run with another workflow, key or input")
 
     def _is_untouched(self, sent_at: float) -> bool:
-        """Whether what was sent to be stored at this moment has not been there for long enough to be executed."""
+        """Whether a run that was sent at this time cannot have been executed yet."""
         return self._seen_by is self._stores and self._stores.clock.elapsed() - sent_at < _UNTOUCHED_MS
 
     async def cancel(self, run: str | RunHandle[Any], *, by: str | None = None) -> RequestCancelOutcome:
-        """Ask the run to stop: ``CancelRequested``, ``AlreadyRequested``, ``Terminal`` or ``NotFound``.
+        """Request the cancel of the run: ``CancelRequested``, ``AlreadyRequested``, ``Terminal`` or ``NotFound``.
 
         The request survives crash and takeover; the run ends ``cancelled`` once its running steps have ended.
         """
         who = by or self.approver
-        answer = await self._stores.runs.cancel(commands.Cancel(admitted_run(run), who and admitted_name("by", who)))
-        self._stores.notifier.notify(admitted_run(run), ready=True)
+        answer = await self._stores.runs.cancel(commands.Cancel(checked_run(run), who and checked_name("by", who)))
+        self._stores.notifier.notify(checked_run(run), ready=True)
         return answer
 
 
-class JoinedClient(Starting):
-    """A client in a transaction of the caller's; a handle it gives sees its run once that has committed."""
+class JoinedClient(StartOperations):
+    """A client in a transaction of the caller's; its handles see their run once that has committed."""
 
     def __init__(self, outside: Stores, stores: Stores, approver: str | None, watchers: Watchers) -> None:
         super().__init__(stores, approver, watchers)

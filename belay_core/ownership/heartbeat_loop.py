@@ -1,12 +1,12 @@
-"""Keeping one run owned while work goes on, and stopping in time when that can no longer be sure (8.4).
+"""Keep the lease of one run while work is running, and stop the work in time when the lease is in doubt (8.4).
 
-Two tasks watch each other's back. One sends heartbeats. The other only looks at how long ago the last confirmed one
-was sent, so that a heartbeat that hangs, fails or comes back late changes nothing about when the work ends: after
-the tolerance (19 s), and one interval (1 s) at most in which the store is asked whether the run is ours all the same.
-A peer may take the run over from 30 001 ms on.
+There are two tasks. One sends heartbeats. The other only checks how long ago the last confirmed one was sent, so that
+a heartbeat that hangs, fails or returns late does not delay the end of the work: it ends after the tolerance (19 s),
+and at most one interval (1 s) in which the store is asked whether this process still owns the run. A peer may take the
+run over from 30 001 ms on.
 
-The deadline is judged by the boot-time clock and by the wall clock, whichever is ahead: the one counts through a
-suspended machine, the other is what peers judge the stored heartbeat by.
+The deadline uses the boot-time clock and the wall clock, whichever is ahead: the first counts through a suspended
+machine, the second is what peers compare the stored heartbeat with.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from belay_core.stores.run_contract import FenceLost, HeartbeatOutcome, NotFound
 T = TypeVar("T")
 
 Receipt: TypeAlias = Callable[[Millis], Coroutine[Any, Any, object]]
-"""Told for how many milliseconds the lease had not been confirmed."""
+"""A callback; its argument is the milliseconds for which the lease had not been confirmed."""
 
 _LOG: Final = logging.getLogger("belay")
 _LEASE: Final = LeaseTimes()
 _ENDING: Final[set["asyncio.Task[Any]"]] = set()
-"""Tasks that were cancelled and are not waited for; an event loop alone would not keep them from being collected."""
+"""Tasks that were cancelled and are not awaited; an event loop holds tasks only weakly."""
 
 
 class OwnershipStore(Ownership, Reconfirmation, Protocol):
-    """A run store, as far as the loop needs it."""
+    """The part of a run store that the loop needs."""
 
 
 async def heartbeat_loop(
@@ -47,25 +47,25 @@ async def heartbeat_loop(
     on_lapse: Receipt | None = None,
     lease: LeaseTimes = _LEASE,
 ) -> Never:
-    """Keep the run owned; never returns, and ends by cancelling itself when the run may no longer be ours.
+    """Send heartbeats for a run; never returns, and cancels itself when this process may no longer own the run.
 
-    That is, it raises ``asyncio.CancelledError`` though nobody cancelled it, and a task around it ends as cancelled
-    (which a ``TaskGroup`` takes no notice of: ``owned`` is there to run it beside its work). It does so at once when
-    the store answers that the run is another's, and when the lease lapses: then ``on_lapse`` is run first, once, for
-    an interval at most. ``on_reconfirm`` is run when a lease in doubt was confirmed after all; it has what is left
-    of the renewed tolerance, and a receipt that fails or takes longer lapses the lease.
+    That is, it raises ``asyncio.CancelledError`` without a cancellation from outside, and its task ends as cancelled
+    (which a ``TaskGroup`` ignores: use ``owned`` to run it together with the work). It does so immediately when the
+    store answers that another owner has the run, and when the lease lapses: then ``on_lapse`` runs first, once, for
+    an interval at most. ``on_reconfirm`` runs when a lease in doubt was confirmed after all; it has the rest of the
+    renewed tolerance, and if it fails or takes longer, the lease lapses.
 
-    Cancelled from outside it ends when the write in flight has; when it cancels itself it does not wait for that,
-    since the work has to end first and a store may guard what it has sent.
+    Cancelled from outside, it ends after the write in flight; when it cancels itself it does not wait for that write,
+    since the work has to end first and a store may shield what it has sent.
     """
-    await _Keeping(store, run_id, owner, clock, lease, on_reconfirm, on_lapse).run()
+    await _LeaseKeeper(store, run_id, owner, clock, lease, on_reconfirm, on_lapse).run()
 
 
 async def owned(work: Coroutine[Any, Any, T], keeping: Coroutine[Any, Any, Never]) -> T:
-    """Do the work while a ``heartbeat_loop`` keeps its run; whichever ends first cancels the other.
+    """Run the work together with a ``heartbeat_loop``; whichever ends first cancels the other.
 
-    The answer, or the error, is the work's. Raises ``asyncio.CancelledError`` where ownership ended first; the work
-    has ended then, and whatever it answered to being cancelled is dropped.
+    The result, or the error, is that of the work. Raises ``asyncio.CancelledError`` if ownership ended first; the
+    work has ended then, and its own result is dropped.
     """
     working, kept = asyncio.ensure_future(work), asyncio.ensure_future(keeping)
     done = False
@@ -80,14 +80,14 @@ async def owned(work: Coroutine[Any, Any, T], keeping: Coroutine[Any, Any, Never
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    """One moment by both clocks."""
+class _ClockReading:
+    """One reading of both clocks, in milliseconds."""
 
     elapsed: float
     stamp: float
 
 
-class _Keeping:
+class _LeaseKeeper:
     """The state of one loop."""
 
     def __init__(
@@ -108,16 +108,16 @@ class _Keeping:
         self._tolerance = lease.tolerance_ms
         self._on_reconfirm = on_reconfirm
         self._on_lapse = on_lapse
-        self._confirmed = _Moment(clock.elapsed(), clock.now())
+        self._confirmed = _ClockReading(clock.elapsed(), clock.now())
         self._failing = False
         self._over = False
-        """Set as soon as the loop is to end: nobody reconfirms or lapses any more."""
+        """Set as soon as the loop is to end: no reconfirmation and no lapse follows."""
         self._expiry = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> Never:
-        """Pulse and watch until one of them ends."""
-        both = {self._begin(self._pulse()), self._begin(self._watch())}
+        """Run both tasks until one of them ends."""
+        both = {self._create_task(self._send_heartbeats()), self._create_task(self._enforce_deadline())}
         try:
             ended, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -130,11 +130,11 @@ class _Keeping:
             task.add_done_callback(_ENDING.discard)
         for task in ended:
             if not task.cancelled():
-                # No failure of the store or of a receipt: a clock that gave up, an answer that is none.
+                # No failure of the store or of a callback: a clock that failed, an unknown outcome.
                 task.result()
         raise asyncio.CancelledError
 
-    async def _pulse(self) -> Never:
+    async def _send_heartbeats(self) -> Never:
         """Send heartbeats."""
         try:
             while True:
@@ -142,19 +142,19 @@ class _Keeping:
                 if self._over or self._left() <= 0:
                     await self._expire()
                 else:
-                    await self._beat()
+                    await self._send_heartbeat()
         finally:
             self._over = True
 
-    async def _beat(self) -> None:
-        sent = self._moment()
+    async def _send_heartbeat(self) -> None:
+        sent = self._read_clocks()
         answer: HeartbeatOutcome | None = None
         try:
             answer = await self._store.heartbeat(self._run_id, self._owner, int(sent.stamp))
-        except Exception as error:  # noqa: BLE001  (any failure may pass; the deadline decides how long it may last)
+        except Exception as error:  # noqa: BLE001  (any failure may be temporary; the deadline bounds it)
             self._fail(error)
         if self._over:
-            # The lease has lapsed meanwhile; its receipt is not to be cut short by what came too late.
+            # The lease has lapsed meanwhile; a late reply must not cancel its callback.
             await self._expire()
         match answer:
             case Updated():
@@ -171,8 +171,8 @@ class _Keeping:
             _LOG.warning("run heartbeat write failed", extra={"run_id": self._run_id, "code": _code_of(error)})
         self._failing = True
 
-    async def _watch(self) -> Never:
-        """Enforce the deadline, whatever the heartbeats do."""
+    async def _enforce_deadline(self) -> Never:
+        """End at the deadline, whatever the heartbeats do."""
         try:
             while True:
                 left = self._left()
@@ -184,7 +184,7 @@ class _Keeping:
             self._over = True
 
     async def _expire(self) -> None:
-        """Have the lease confirmed after its deadline, or let it lapse; both tasks may come here, one at a time."""
+        """Confirm the lease after its deadline, or let it lapse; both tasks may call this, one at a time."""
         async with self._expiry:
             if self._over:
                 raise asyncio.CancelledError
@@ -192,13 +192,13 @@ class _Keeping:
             if left > 0:
                 return
             unconfirmed = int(self._tolerance - left)
-            cause = await self._doubt(unconfirmed)
+            cause = await self._reconfirm(unconfirmed)
             if cause is not None:
                 await self._lapse(unconfirmed, cause)
 
-    async def _doubt(self, unconfirmed: Millis) -> str | None:
-        """Ask the store whose run it is; None where it is ours, and who wanted to know of the doubt was told."""
-        sent = self._moment()
+    async def _reconfirm(self, unconfirmed: Millis) -> str | None:
+        """Reconfirm the lease and call ``on_reconfirm``; returns None on success, else the cause of the lapse."""
+        sent = self._read_clocks()
         try:
             reconfirming = self._store.reconfirm(self._run_id, self._owner, int(sent.stamp))
             answer = await self._within(self._interval, reconfirming)
@@ -210,7 +210,7 @@ class _Keeping:
                 return "confirmed too late"
             if self._on_reconfirm is not None:
                 await self._within(left, self._on_reconfirm(unconfirmed))
-        except Exception as error:  # noqa: BLE001  (a store or a receipt that fails confirms nothing)
+        except Exception as error:  # noqa: BLE001  (a store or a callback that fails confirms nothing)
             return _code_of(error)
         return None
 
@@ -223,14 +223,14 @@ class _Keeping:
         if self._on_lapse is not None:
             try:
                 await self._within(self._interval, self._on_lapse(unconfirmed))
-            except Exception as error:  # noqa: BLE001  (the work has to end all the same)
+            except Exception as error:  # noqa: BLE001  (the work has to end in any case)
                 _LOG.error("the receipt of a lapsed lease failed", extra={**about, "cause": _code_of(error)})
         raise asyncio.CancelledError
 
-    def _confirm(self, sent: _Moment) -> None:
-        """What counts is when the sign of life was sent, not when it was answered."""
+    def _confirm(self, sent: _ClockReading) -> None:
+        """A heartbeat counts from when it was sent, not from its reply."""
         before = self._confirmed
-        self._confirmed = _Moment(max(before.elapsed, sent.elapsed), max(before.stamp, sent.stamp))
+        self._confirmed = _ClockReading(max(before.elapsed, sent.elapsed), max(before.stamp, sent.stamp))
         self._failing = False
 
     def _left(self) -> float:
@@ -238,24 +238,24 @@ class _Keeping:
         unseen = self._clock.elapsed() - self._confirmed.elapsed
         return self._tolerance - max(unseen, self._clock.now() - self._confirmed.stamp)
 
-    def _moment(self) -> _Moment:
-        return _Moment(self._clock.elapsed(), reading(self._clock))
+    def _read_clocks(self) -> _ClockReading:
+        return _ClockReading(self._clock.elapsed(), reading(self._clock))
 
     async def _sleep(self, ms: float) -> None:
-        """Sleep, an interval at most: a machine that was suspended has to look at the clock again."""
+        """Sleep, an interval at most: after a suspend of the machine the clock has to be read again."""
         await self._clock.sleep(min(ms, self._interval) / 1000)
 
-    async def _pass(self, ms: float) -> None:
+    async def _sleep_for(self, ms: float) -> None:
         due = self._clock.elapsed() + ms
         while (left := due - self._clock.elapsed()) > 0:
             await self._sleep(left)
 
     async def _within(self, ms: float, work: Coroutine[Any, Any, T]) -> T:
-        """The answer of the work; ``TimeoutError`` once the injected clock has moved on by ``ms`` without one.
+        """The result of the work; raises ``TimeoutError`` if the injected clock has advanced by ``ms`` before.
 
-        The work is cancelled then. Work that cancels itself, or a caller who is cancelled, is no timeout.
+        The work is cancelled then. Work that cancels itself, or a cancelled caller, is no timeout.
         """
-        working, alarm = self._begin(work), self._begin(self._pass(ms))
+        working, alarm = self._create_task(work), self._create_task(self._sleep_for(ms))
         try:
             await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -266,7 +266,7 @@ class _Keeping:
             working.cancel()
             alarm.cancel()
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    def _create_task(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -275,7 +275,7 @@ class _Keeping:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Read, so that an answer nobody waits for any more is not reported as forgotten.
+            # Read, so that asyncio does not report it as never retrieved.
             task.exception()
 
     async def _end_all(self) -> None:

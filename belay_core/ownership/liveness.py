@@ -1,8 +1,8 @@
-"""Whether an owner still works, and what counts as proof that it does not (specs, run store 5.1 and 8.1 to 8.3).
+"""Liveness of owners, and evidence that one is dead (specs, run store 5.1 and 8.1 to 8.3).
 
-A *check* answers "still working?", and its yes refuses a takeover. A *probe* gathers the evidence that ``steal``,
-``recover_claim`` and ``claim_and_own`` ask for. Stores never look for themselves, and no evidence makes a fresh
-heartbeat stale.
+A *check* returns whether an owner still works, and True refuses a takeover. A *probe* gathers the evidence that
+``steal``, ``recover_claim`` and ``claim_and_own`` ask for. Stores gather none themselves, and no evidence makes a
+fresh heartbeat stale.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ _STALE_AFTER: Final = limits.HEARTBEAT_STALE_AFTER * _MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class LivenessContext:
-    """Who asks about an owner, when, and the owner's last heartbeat (None where there is none)."""
+    """Who asks about an owner, when, and the owner's last heartbeat (None if there is none)."""
 
     claimant: OwnerId
     heartbeat_at_ms: Millis | None
@@ -30,25 +30,25 @@ class LivenessContext:
 
 
 class LivenessCheck(Protocol):
-    """Answers whether an owner is still working; True refuses the takeover."""
+    """Returns whether an owner still works; True refuses the takeover."""
 
     @abstractmethod
     def __call__(self, expected_owner: OwnerId, ctx: LivenessContext, /) -> bool:
-        """Whether this owner has to be left alone."""
+        """Whether this owner may not be taken over."""
 
 
 class LivenessProbe(Protocol):
-    """Gathers evidence that an owner is gone."""
+    """Gathers evidence that an owner is dead."""
 
     @abstractmethod
     def __call__(self, expected_owner: OwnerId, claimant: OwnerId, checked_at_ms: Millis, /) -> LivenessEvidence | None:
-        """The evidence, bound to this owner and this moment; None where nothing is proven."""
+        """The evidence, bound to this owner and this time; None without proof."""
 
 
 def evidence_matches_owner(
     expected_owner: OwnerId, observer: OwnerId, now_ms: Millis, evidence: LivenessEvidence
 ) -> bool:
-    """Whether evidence is about exactly this owner and moment, and of a kind this observer can have (5.1)."""
+    """Whether evidence is about exactly this owner and time, and of a kind this observer can have (5.1)."""
     return evidence_matches(expected_owner, observer, now_ms, evidence)
 
 
@@ -58,7 +58,7 @@ def same_host_incarnation(expected_owner: OwnerId, claimant: OwnerId) -> bool:
 
 
 def lease_liveness(stale_after: timedelta = _STALE_AFTER) -> LivenessCheck:
-    """A check that believes the heartbeat alone: up to and at this age its owner works (8.2)."""
+    """A check by the heartbeat alone: up to and at this age its owner works (8.2)."""
     stale_after_ms = stale_after // _MILLISECOND
 
     def check(_expected_owner: OwnerId, ctx: LivenessContext) -> bool:
@@ -70,10 +70,10 @@ def lease_liveness(stale_after: timedelta = _STALE_AFTER) -> LivenessCheck:
 def same_host_pid_probe(expected_owner: OwnerId, ctx: LivenessContext) -> bool:
     """A check that asks the system for the owner's process id (8.3).
 
-    An owner on another host is never working by this check, or a dead host's runs would wait for ever: there the
-    expired lease decides. An owner with the caller's own process id always is, so an engine that is made anew in one
-    process wants ``lease_liveness``. An id in use again delays the takeover; ``local_probe`` does not mind. On
-    Windows every owner of this host counts as working.
+    An owner on another host never counts as working, or a dead host's runs would wait for ever: there the expired
+    lease decides. An owner with the caller's own process id always does, so an engine that is recreated in one
+    process needs ``lease_liveness``. A reused id delays the takeover, except with ``local_probe``. On Windows every
+    owner of this host counts as working.
     """
     return same_host_incarnation(expected_owner, ctx.claimant) and may_exist(expected_owner.pid)
 
@@ -81,7 +81,7 @@ def same_host_pid_probe(expected_owner: OwnerId, ctx: LivenessContext) -> bool:
 def local_probe(observer: ProcessIdentity) -> LivenessProbe:
     """A probe for owners on the observer's own host that were made by ``ProcessIdentity.owner``.
 
-    It proves that the process has ended, also where its id is in use again, and proves nothing where there is doubt.
+    It proves that the process has ended, also if its id was reused, and proves nothing in case of doubt.
     """
 
     def probe(expected_owner: OwnerId, claimant: OwnerId, checked_at_ms: Millis) -> LivenessEvidence | None:

@@ -1,1 +1,1 @@
-"""What is kept: frozen records, equal by value."""
+"""Stored records: frozen, equal by value."""

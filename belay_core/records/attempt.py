@@ -1,4 +1,4 @@
-"""The attempt as the contract sees it (specs, run store 7)."""
+"""The attempt of the contract (specs, run store 7)."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ from belay_core.ids import RunId
 from belay_core.limits import DEFAULT_CHECKPOINT_BYTES
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
-"""A value every JSON reader understands."""
+"""A JSON value."""
 
 
 class Absent(Enum):
@@ -28,7 +28,7 @@ class AttemptId:
 
     run_id: RunId
     step_key_digest: str
-    """What names the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
+    """Identifies the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
     attempt: int
     """The number of the execution."""
 
@@ -39,11 +39,11 @@ class Attempt:
 
     run_id: RunId
     step_key_digest: str
-    """What names the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
+    """Identifies the step in its run: for the engine SHA-256 over its key, in lower-case hex."""
     attempt: int
     """The number of the execution."""
     state: str
-    """One of the states in progress of ``AttemptStoreOptions``, or any other word, which is an end."""
+    """One of the states in progress of ``AttemptStoreOptions``; any other text is an end."""
     started_at_ms: Millis
     meta: JsonValue
     finished_at_ms: Millis | None = None
@@ -59,11 +59,11 @@ class FinishAttempt:
 
     run_id: RunId
     step_key_digest: str
-    """What names the step in its run."""
+    """Identifies the step in its run."""
     attempt: int
     """The number of the execution."""
     state: str
-    """The word for its end; none of the states in progress."""
+    """Its end; none of the states in progress."""
     finished_at_ms: Millis
     error: "JsonValue | Absent" = ABSENT
     outcome: "JsonValue | Absent" = ABSENT
@@ -72,7 +72,7 @@ class FinishAttempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptPatch:
-    """Values to store beside an attempt, whatever its state; what is absent keeps its stored value."""
+    """Values to store with an attempt, whatever its state; what is absent keeps its stored value."""
 
     checkpoint: "JsonValue | Absent" = ABSENT
     error: "JsonValue | Absent" = ABSENT

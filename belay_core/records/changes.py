@@ -1,4 +1,4 @@
-"""What followers of a store read: changes, runs as they stand, and where in the feed that was (specs, run store 10)."""
+"""Records of the change feed: changes, views of runs, and positions (specs, run store 10)."""
 
 from dataclasses import dataclass
 from typing import Final, NewType, TypeAlias
@@ -11,15 +11,15 @@ from belay_core.records.waiting import WaitingRow
 from belay_core.records.workflow_run import RunSummary
 
 FeedPosition = NewType("FeedPosition", str)
-"""A place in the feed of one source: opaque, to be kept and handed back; a later place is a greater text."""
+"""A position in the feed of one source: opaque text to be passed back; a later position is a greater text."""
 
 START: Final = FeedPosition("0" * 16)
-"""Before the first change of any source."""
+"""The position before the first change of any source."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedHead:
-    """The database's own name, and the place of the newest change that can be read."""
+    """The name of the database, and the position of the newest change that can be read."""
 
     source: str
     """The name of the database."""
@@ -28,10 +28,10 @@ class FeedHead:
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
-    """The latest change of a run; those before it are not told.
+    """The latest change of a run; earlier ones are left out.
 
-    ``entry`` counts the changes of the run, also over a deletion; ``kind`` says what the latest was; ``deleted``
-    that the run is gone.
+    ``entry`` counts the changes of the run, also over a deletion; ``kind`` is that of the latest one; ``deleted``
+    is true when the run was deleted.
     """
 
     run_id: RunId
@@ -44,7 +44,7 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """An owner's word that it saw the request to cancel."""
+    """An owner's acknowledgement of a cancel request."""
 
     owner: OwnerId
     observed_at_ms: Millis
@@ -52,19 +52,19 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True)
 class CancellationView:
-    """Three facts that do not follow from one another: asked, seen, over."""
+    """Three independent facts: requested, acknowledged, ended."""
 
     run_id: RunId
     status: RunStatus
     requested_at_ms: Millis | None
     acknowledgement: Acknowledgement | None
     terminal: bool
-    """Whether the run is over."""
+    """Whether the run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run with what stands beside it; of two views of a run the one with the greater ``entry`` is newer."""
+    """A run with its wait and cancellation; of two views of a run the one with the greater ``entry`` is newer."""
 
     run: RunRow
     entry: int
@@ -74,40 +74,40 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class MissingRun:
-    """There never was a run with this id."""
+    """No run with this id ever existed."""
 
     run_id: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedRun:
-    """There was a run with this id, deleted by its ``entry``-th change."""
+    """The run with this id was deleted by its ``entry``-th change."""
 
     run_id: RunId
     entry: int
     deleted_at_ms: Millis
 
 
-RunSight: TypeAlias = RunView | MissingRun | DeletedRun
-"""What a snapshot has of a run."""
+SnapshotEntry: TypeAlias = RunView | MissingRun | DeletedRun
+"""What a snapshot holds for one id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBatch:
-    """Runs as they stood at one moment, in the order asked for.
+    """The state of runs at one position, in the order asked for.
 
-    Every change up to ``position`` is in them; later ones may be too.
+    It includes every change up to ``position``, and may include later ones.
     """
 
     source: str
     """The name of the database."""
     position: FeedPosition
-    runs: tuple[RunSight, ...]
+    runs: tuple[SnapshotEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilters:
-    """Which runs a listing is about; None admits all."""
+    """Filters of a listing; None means no filter."""
 
     status: RunStatus | None = None
     workflow: str | None = None
@@ -117,7 +117,7 @@ class RunFilters:
 
 @dataclass(frozen=True, slots=True)
 class RunsPage:
-    """Runs by the moment of their creation and then their id; ``cursor`` asks for the next ones, None at the end."""
+    """Runs by creation time and then id; ``cursor`` asks for the next page, None at the end."""
 
     source: str
     """The name of the database."""

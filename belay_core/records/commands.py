@@ -1,4 +1,4 @@
-"""Commands only the owner of a run may give."""
+"""Commands of the engine: those of a run's owner, and those of clients and operators."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ from belay_core.records.workflow_run import ApprovalRecord, RunWait, WorkflowRun
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Keep these leases; answered one by one, in the same order. Neither write sequence nor journal move."""
+    """Renew these leases; one outcome each, in the same order. Changes neither write sequence nor journal."""
 
     leases: tuple[Lease, ...]
 
@@ -22,9 +22,9 @@ class Renew:
 class Record:
     """Store these attempts of one run, all or none.
 
-    An attempt that is not there is inserted; one in an open state is replaced, except for what an operator said of
-    it; one that ended stays, and counts as stored when it is the same and as ``Conflict`` when it is not. Resets the
-    takeovers of the run.
+    A new attempt is inserted; one in an open state is replaced, except for its operator's resolution; one that ended
+    is kept, and counts as stored when it is the same and as ``Conflict`` when it is not. Resets the takeovers of the
+    run.
     """
 
     lease: Lease
@@ -42,7 +42,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Begin a sleep: its waiting attempt; the first one stored under its key stands."""
+    """Begin a sleep: its waiting attempt; the first one stored under its key is kept."""
 
     lease: Lease
     attempt: StepRecord
@@ -50,7 +50,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Close a gate its author no longer wants; an undecided approval becomes ``withdrawn``."""
+    """Close a gate that its workflow no longer awaits; an open approval becomes ``withdrawn``."""
 
     lease: Lease
     attempt: StepRecord
@@ -58,27 +58,27 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """Close a gate nobody decided in time; the swap is on the undecided decision, by the store's clock."""
+    """Close a gate without a decision in time: a compare-and-swap on the open decision, by the store's clock."""
 
     lease: Lease
     approval_id: str
-    """The asking that nobody answered."""
+    """The approval without a decision."""
     attempt: StepRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Suspend the run and let it go.
+    """Suspend the run and release it.
 
-    ``seen_ms`` is the signal the owner has read; any other is answered with ``PendingSignal``, and nothing is written.
-    With ``ready_at_ms`` the run may be taken from that moment on, and news are no obstacle. Each of ``notes`` is
-    JSON text and becomes a journal entry ``noted``.
+    ``seen_ms`` is the signal the owner has read; with any other one the outcome is ``PendingSignal``, and nothing is
+    written. With ``ready_at_ms`` the run is due from that time on, and a pending signal is no obstacle. Each of
+    ``notes`` is JSON text and becomes a journal entry ``noted``.
     """
 
     lease: Lease
     waiting: RunWait
     request: str | None = None
-    """What is asked of a person, as JSON text; None where nobody is asked."""
+    """The question to a person, as JSON text; None without one."""
     ready_at_ms: Millis | None = None
     seen_ms: Millis | None = None
     notes: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Park:
 class Settle:
     """End the run; ``result`` and ``error`` are JSON text. Open approvals are withdrawn.
 
-    Unseen news, and a cancel request where the status is not ``cancelled``, are answered with ``PendingSignal``.
+    With an unread signal, or a cancel request and a status other than ``cancelled``, the outcome is ``PendingSignal``.
     Each of ``notes`` is JSON text and becomes a journal entry ``noted``.
     """
 
@@ -117,17 +117,17 @@ class Start:
     idempotency_key: str | None = None
     """Unique over all workflows, at most 512 bytes of UTF-8; None for a run without one."""
     priority: int = 0
-    """A whole number of 32 bits; higher ones are taken first."""
+    """A whole number of 32 bits; higher ones are acquired first."""
     run_at_ms: Millis | None = None
     trace: str | None = None
-    """Text from which the spans of the run go on; None without tracing."""
+    """The trace context of the run's spans; None without tracing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
     """Own up to ``limit`` runs of these workflows, in one compare-and-swap each.
 
-    Taken are due pending and suspended runs, the highest priority first, and running ones whose owner is stale by
+    Acquired are due pending and suspended runs, the highest priority first, and running ones whose owner is stale by
     the store's clock or listed as ``dead``. The owner's nonce must be fresh for this call.
     """
 
@@ -139,25 +139,25 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Make suspended runs ready whose wake moment has come."""
+    """Make suspended runs ready whose wake time has come."""
 
     limit: int = 1_000
-    """At most so many runs in one go."""
+    """At most so many runs a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Answer what a gate asked; ``digest`` is that of the subject the approver saw, ``edited`` JSON text."""
+    """Decide an approval; ``digest`` is that of the subject the approver saw, ``edited`` JSON text."""
 
     approval_id: str
-    """The asking that is answered."""
+    """The approval that is decided."""
     decision: Literal["approved", "rejected"]
-    """What was said."""
+    """The decision."""
     digest: str
     by: str
     """Who decides."""
     reason: str | None = None
-    """Why, in the words of who decides."""
+    """The approver's reason."""
     edited: str | None = None
     edited_digest: str | None = None
     """SHA-256 over the UTF-8 of ``edited``, in lower-case hex; None without an edit."""
@@ -165,11 +165,11 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Ask a run to stop; survives crash and takeover."""
+    """Request the cancel of a run; survives crash and takeover."""
 
     run_id: RunId
     by: str | None = None
-    """Who asks, kept in the journal; None where nobody is named."""
+    """Who asks, kept in the journal; None if not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Go on: execute the orphaned step once more, or the whole run again from its records."""
+    """Continue: execute the orphaned step once more, or the whole run again from its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +191,31 @@ class GiveUp:
 
 
 Resolution: TypeAlias = Happened | Retry | GiveUp
-"""An operator's word."""
+"""What an operator decides about a run in review."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """An operator's word on a run in review; ``step_key`` names the orphan where it is about one.
+    """An operator's resolution of a run in review; ``step_key`` names the orphan if it is about one.
 
-    On an orphan, ``Happened`` and ``Retry`` are kept with the attempt, which stays orphaned: its next owner acts on
-    them, and gives the answer its place in the order.
+    On an orphan, ``Happened`` and ``Retry`` are kept with the attempt, which stays orphaned: the run's next owner acts
+    on them, and gives the result its place in the order.
     """
 
     run_id: RunId
     resolution: Resolution
     by: str
-    """Who says so."""
+    """The operator."""
     step_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Read runs with everything recorded of them, in one go."""
+    """Read runs with their attempts and approvals, in one call."""
 
     run_ids: tuple[RunId, ...]
     runs: tuple[WorkflowRun, ...] = ()
-    """Those of them that the caller has read or taken just now: they are given back as they are, and not looked for."""
+    """Those of them that the caller has just read or acquired: they are returned unchanged, and not read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Who works on a run: owners, leases, and evidence that an owner is gone."""
+"""Owners of runs, leases, and evidence that an owner is dead."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -9,19 +9,19 @@ from belay_core.ids import RunId
 
 @dataclass(frozen=True, slots=True)
 class OwnerId:
-    """The process that works on a run; all three parts are compared in every fence."""
+    """The process that owns a run; every fence compares all three parts."""
 
     host_id: str
     """The machine, since its last start."""
     pid: int
     """The process on that machine."""
     nonce: str
-    """A token nobody has used before, so that a process that comes back under the same number is another owner."""
+    """A token that was never used before, so that a process with a reused process id is another owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Ownership of one run from one acquisition on; every owned command carries it."""
+    """Ownership of one run since one acquisition; every owned command carries it."""
 
     run_id: RunId
     owner: OwnerId
@@ -30,12 +30,12 @@ class Lease:
 
 
 EvidenceKind: TypeAlias = Literal["same-host-pid-dead", "cross-host-unreachable-stale", "lease-expired"]
-"""How it was proved: the process is gone on this host, its host cannot be reached, or its lease has run out."""
+"""How it was proved: the process is gone on this host, its host cannot be reached, or its lease has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessEvidence:
-    """The proof that an owner is gone, bound to that owner and to the moment it was gathered."""
+    """The proof that an owner is dead, bound to that owner and to the time at which it was gathered."""
 
     expected_owner: OwnerId
     checked_at_ms: Millis

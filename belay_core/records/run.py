@@ -1,4 +1,4 @@
-"""The run as the contract sees it (specs, run store 1, 2.5 and 6.2)."""
+"""The run of the contract (specs, run store 1, 2.5 and 6.2)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class RunStatus(StrEnum):
     """The six states of a run; the last three never change."""
 
     PENDING = "pending"
-    """Nobody has worked on it yet."""
+    """It has had no owner yet."""
     RUNNING = "running"
     """It has an owner."""
     SUSPENDED = "suspended"
@@ -23,17 +23,17 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     """It ended with an error."""
     CANCELLED = "cancelled"
-    """It was asked to stop, and has."""
+    """It was cancelled."""
 
 
 TerminalRunStatus: TypeAlias = Literal[RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED]
-"""The status of a run that is over."""
+"""The status of a run that has ended."""
 TERMINAL: frozenset[RunStatus] = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
-"""The statuses of runs that are over."""
+"""The statuses of runs that have ended."""
 
 
 def is_terminal_run_status(status: RunStatus) -> TypeGuard[TerminalRunStatus]:
-    """Whether a run in this status is over."""
+    """Whether a run in this status has ended."""
     return status in TERMINAL
 
 
@@ -60,12 +60,12 @@ class TransitionGuard:
     """A further condition on a transition: whether cancellation has been requested."""
 
     cancel_requested: Literal["absent", "present"] | None = None
-    """What has to be the case; None for no condition."""
+    """The condition; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as it stands, moments in milliseconds."""
+    """One run; times in milliseconds."""
 
     run_id: RunId
     status: RunStatus
@@ -79,11 +79,11 @@ class RunRow:
     parent_run_id: RunId | None
     cancel_requested_at_ms: Millis | None
     lineage_id: str | None
-    """The lineage it is a round of; None for a run by itself."""
+    """The lineage it is a round of; None for a run without one."""
     round_ordinal: int | None
-    """Its place in the lineage, from 0."""
+    """Its position in the lineage, from 0."""
     state_json: str
-    """The state, as JSON text to the byte."""
+    """The state, as the exact JSON text."""
 
     @property
     def snapshot(self) -> RunSnapshot:

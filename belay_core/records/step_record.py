@@ -1,4 +1,4 @@
-"""The attempt as the engine sees it: one execution of one named step, gate or sleep."""
+"""The attempt of the engine: one execution of one named step, gate or sleep."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,48 +14,48 @@ class StepKind(StrEnum):
     GATE = "gate"
     """A question to a person."""
     SLEEP = "sleep"
-    """A wait for a stretch of time."""
+    """A wait for a duration."""
 
 
 class StepState(StrEnum):
-    """Where an attempt stands."""
+    """The state of an attempt."""
 
     RUNNING = "running"
     """Its body may have begun; written before the body of a step that is not idempotent."""
     WAITING = "waiting"
-    """A gate or a sleep that has no answer yet."""
+    """A gate or a sleep that has no result yet."""
     SUCCEEDED = "succeeded"
     """It has a result."""
     FAILED = "failed"
     """It has an error."""
     SKIPPED = "skipped"
-    """A gate that nobody had to look at."""
+    """A gate that needed no decision."""
     CANCELLED = "cancelled"
-    """Its author no longer wanted it, and it was stopped before its end."""
+    """Its workflow no longer awaited it, and it was stopped before its end."""
     ABANDONED = "abandoned"
-    """Its author no longer wanted it, and it ran to its end."""
+    """Its workflow no longer awaited it, and it ran to its end."""
     ORPHANED = "orphaned"
-    """Its owner was gone while it ran, and nobody knows whether its effect took place; or it has an ``error``, which
-    says why the result of an effect that took place could not be kept.
+    """Its owner died while it ran, and it is unknown whether its effect took place; or it has an ``error``, which
+    says why the result of an effect that took place could not be stored.
 
-    An operator's word is kept beside it (``resolved_by``, ``resolved_at_ms``, and ``resolution`` in ``meta``:
+    An operator's resolution is kept with it (``resolved_by``, ``resolved_at_ms``, and ``resolution`` in ``meta``:
     ``happened``, with the outcome, or ``retry``); the next owner acts on it.
     """
 
 
 OPEN: frozenset[StepState] = frozenset({StepState.RUNNING, StepState.WAITING, StepState.ORPHANED})
-"""States a later record replaces; every other one stands."""
+"""States that a later record replaces; every other one is final."""
 
 UNWANTED: frozenset[StepState] = frozenset({StepState.CANCELLED, StepState.ABANDONED})
-"""States of what its author no longer waited for; a replay tells it so again."""
+"""States of a call that its workflow no longer awaited; a replay cancels it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """One attempt; ``outcome``, ``error`` and ``meta`` are JSON text.
 
-    ``step_key`` is the scope path, the name and the occurrence, unique in its run. ``recorded`` counts the answers
-    of the run in the order they were given, and is None while the attempt is in progress. ``epoch`` is that of the
+    ``step_key`` is the scope path, the name and the occurrence, unique in its run. ``recorded`` counts the results
+    of the run in their order, and is None while the attempt is in progress. ``epoch`` is that of the
     lease it was last written under; writers leave it 0 and the store fills it in.
     """
 
@@ -67,7 +67,7 @@ class StepRecord:
     kind: StepKind
     state: StepState
     idempotent: bool
-    """Whether it may be executed again where nobody knows how it ended."""
+    """Whether it may be executed again when its end is unknown."""
     started_at_ms: Millis
     input_digest: str | None = None
     """SHA-256 over the arguments, in lower-case hex; None where it has none of its own."""
@@ -78,5 +78,5 @@ class StepRecord:
     meta: str = "{}"
     epoch: int = 0
     resolved_by: str | None = None
-    """Who gave an operator's word on it."""
+    """The operator who resolved it."""
     resolved_at_ms: Millis | None = None

@@ -1,4 +1,4 @@
-"""What a run waits for, as its owner declares it and as it is read (specs, run store 9)."""
+"""The wait of a run, as its owner declares it and as it is read (specs, run store 9)."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from belay_core.records.run import RunStatus
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an owner declares before it lets a run go.
+    """The wait that an owner declares before it releases a run.
 
     ``reason`` is an open vocabulary of up to 512 bytes (``timer event approval quota released quarantine`` are the
-    common words), ``wake_at_ms`` the moment it ends by itself, ``token`` what it hangs on, ``request`` the question a
-    person is asked. What is left out is cleared.
+    common words), ``wake_at_ms`` the time at which it ends by itself, ``token`` the object of the wait, ``request``
+    the question to a person. What is left out is cleared.
     """
 
     reason: str
@@ -25,14 +25,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
-    """A run that waits, moments in milliseconds; it still runs where it was parked and not suspended yet."""
+    """A run that waits; times in milliseconds. It is still running if it was parked and not suspended yet."""
 
     run_id: RunId
     status: RunStatus
     reason: str
-    """What it waits for, a word as in ``Wait``."""
+    """What it waits for, as in ``Wait``."""
     wake_at_ms: Millis | None
     token: str | None
-    """What the wait hangs on."""
+    """The object of the wait."""
     request: "JsonValue | Absent"
     cancel_requested_at_ms: Millis | None

@@ -1,4 +1,4 @@
-"""A run as the engine and its faces see it: a workflow, its input, what it waits for, how it ended."""
+"""The run of a workflow: its input, what it waits for, how it ended."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from belay_core.records.run import RunStatus, TerminalRunStatus
 class RunWait:
     """What a suspended run waits for.
 
-    ``reason`` is one of ``needs_review approval timer backoff released``; ``token`` names the step key it hangs
-    on, ``wake_at_ms`` the moment it wakes by itself.
+    ``reason`` is one of ``needs_review approval timer backoff released``; ``token`` is the step key that it
+    waits for, ``wake_at_ms`` the time at which it wakes by itself.
     """
 
     reason: str
@@ -32,7 +32,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The narrow part of a run: everything but its payloads. Lists are made of these."""
+    """A run without its payloads, as lists hold it."""
 
     run_id: RunId
     workflow: str | None
@@ -41,9 +41,9 @@ class RunSummary:
     """The fingerprint of the workflow's input and declared steps when the run was started."""
     status: RunStatus
     priority: int
-    """Higher ones are taken first."""
+    """Higher ones are acquired first."""
     ready_at_ms: Millis | None
-    """From this moment on a worker may take it; None where nobody may."""
+    """The time from which a worker may acquire it; None if none may."""
     created_at_ms: Millis
     started_at_ms: Millis | None
     finished_at_ms: Millis | None
@@ -52,7 +52,7 @@ class RunSummary:
     epoch: int
     """How often it has been acquired."""
     takeovers: int
-    """Owners it has outlived since something was last recorded."""
+    """Takeovers since an attempt was last recorded."""
     cancel_requested_at_ms: Millis | None
     waiting: RunWait | None
     idempotency_key: str | None
@@ -65,20 +65,20 @@ class WorkflowRun(RunSummary):
     """A run with its payloads, each JSON text as stored."""
 
     input: str | None
-    """What the body is given."""
+    """The input of the body."""
     result: str | None
-    """What the body returned; None until it is completed."""
+    """The result of the body; None until it is completed."""
     error: str | None
     """Type and message of the error; None unless it failed."""
     waiting_request: str | None
-    """What is asked of a person while it waits."""
+    """The question to a person while it waits."""
     trace: str | None
-    """Text from which the spans of the run go on; no JSON."""
+    """The trace context of the run's spans; text, no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """One asking at a gate and its answer.
+    """One question of a gate and its decision.
 
     ``subject`` and ``edited`` are JSON text byte for byte; the digests are SHA-256 over their UTF-8 in lower-case
     hex. ``decision`` is ``approved``, ``rejected``, ``lapsed``, ``withdrawn`` or, while undecided, None.
@@ -92,15 +92,15 @@ class ApprovalRecord:
     """The name of the gate."""
     subject: str
     subject_digest: str
-    """What a decision is bound to."""
+    """The digest that a decision is bound to."""
     asked_at_ms: Millis
     lapse_at_ms: Millis | None = None
     decision: str | None = None
     decided_by: str | None = None
-    """Who decided; None where nobody has."""
+    """Who decided; None without a decision."""
     decided_at_ms: Millis | None = None
     reason: str | None = None
-    """Why, in the words of who decided."""
+    """The approver's reason."""
     edited: str | None = None
     edited_digest: str | None = None
     """None without an edit."""
@@ -108,12 +108,12 @@ class ApprovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One event of a run, in the order it was written; ``facts`` is JSON text."""
+    """One event of a run; ``facts`` is JSON text."""
 
     run_id: RunId
     entry: int
     """Its number in the run, from 1."""
     at_ms: Millis
     kind: str
-    """What happened, as one word or two."""
+    """The kind of event, as one word or two."""
     facts: str

@@ -1,4 +1,4 @@
-"""The seam: what a driver keeps, as protocols (kernel 1)."""
+"""The stores that a driver implements, as protocols, with their outcomes and input checks (kernel 1)."""
 
 from belay_core.stores.approvals import ApprovalStore
 from belay_core.stores.attempts import AttemptContract, AttemptStore

@@ -1,6 +1,6 @@
-"""Stores that are not there: what a driver leaves out, and what a test need not set up (specs, run store 13).
+"""Absent stores: those that a driver leaves out, or that a test does not set up (specs, run store 13).
 
-``make_noop`` gives a store whose every operation answers as if it knew no run, or raises. Single operations can be
+``make_noop`` makes a store whose every operation answers as if no run existed, or raises. Single operations can be
 replaced by name: ``AbsentRunStore.make_noop({"get": find})``.
 """
 
@@ -35,15 +35,15 @@ from belay_core.stores.waiting import WaitingStore
 Overrides: TypeAlias = Mapping[str, Callable[..., Awaitable[Any]]]
 """Operations by their names."""
 Answers: TypeAlias = Mapping[str, Callable[[], object]]
-"""What some operations answer, by their names."""
+"""The results of some operations, by their names."""
 
 
 class Absence:
-    """How every one of them is made."""
+    """The constructor of every absent store."""
 
     @classmethod
     def make_noop(cls, overrides: Overrides | None = None) -> Self:
-        """A store of this kind with these operations in the place of its own.
+        """A store of this kind with these operations instead of its own.
 
         Raises ``InvalidInput`` for a name that is no operation of it.
         """
@@ -58,7 +58,7 @@ class Absence:
 def _absent(
     protocol: Any, error: type[StoreError], code: str, detail: str, answers: Answers | None = None, base: Any = Absence
 ) -> Any:
-    """A class of this protocol whose every operation gives its answer, or raises the error."""
+    """A class of this protocol whose every operation returns its answer, or raises the error."""
     known = answers or {}
     methods = {
         name: _operation(name, known.get(name), error, code, detail)
@@ -81,7 +81,7 @@ def _operation(
 
 
 class _ContractAlone:
-    """Does the contract's operations by the store it is made with."""
+    """Forwards the contract's operations to a store that implements only those."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -128,7 +128,7 @@ AbsentAttemptStore = _absent(
 AbsentApprovalStore = _absent(
     ApprovalStore, ApprovalStoreError, "persistence_failed", "no approval store in this environment"
 )
-"""No approvals: a driver that keeps the contract alone. A ``Worker`` refuses it."""
+"""No approvals: a driver that implements only the contract. A ``Worker`` refuses it."""
 AbsentWaitingStore = _absent(
     WaitingStore, WaitingStoreError, "persistence_failed", "no waiting store in this environment"
 )
@@ -142,7 +142,7 @@ AbsentRetention = _absent(Retention, RetentionError, "persistence_failed", "no r
 
 
 class AbsentSnapshots(Absence, Snapshots):
-    """No views that stand still."""
+    """No snapshots."""
 
     @override
     def open(self) -> NoReturn:
@@ -156,7 +156,7 @@ contract_runs: Final[Callable[[RunContract], RunStore]] = _absent(
     "this driver keeps the contract's part alone",
     base=_forwarding(RunContract),
 )
-"""A run store of a driver that has the contract's part alone: the engine's operations raise."""
+"""A run store of a driver that implements only the contract's part: the engine's operations raise."""
 contract_attempts: Final[Callable[[AttemptContract], AttemptStore]] = _absent(
     AttemptStore,
     AttemptStoreError,

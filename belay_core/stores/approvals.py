@@ -1,4 +1,4 @@
-"""ApprovalStore: what gates ask, and who answered."""
+"""ApprovalStore: the questions of gates, and their decisions."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -22,40 +22,40 @@ from belay_core.stores.run_contract import FenceLost
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The decision counts, and was made at this moment."""
+    """The decision counts; its time is given."""
 
     decided_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDecided:
-    """An earlier decision stands."""
+    """An earlier decision counts."""
 
     decision: str
     """``approved``, ``rejected``, ``lapsed`` or ``withdrawn``."""
     decided_by: str | None
-    """Who decided; None where nobody did."""
+    """Who decided; None without a person."""
     decided_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectChanged:
-    """The digest is not that of the subject that is asked about."""
+    """The digest is not that of the approval's subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooLate:
-    """The gate has lapsed or was withdrawn, or its run is over."""
+    """The gate has lapsed or was withdrawn, or its run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoSuchApproval:
-    """Nobody asked this."""
+    """There is no such approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """By the store's clock the gate lapses only at this moment."""
+    """By the store's clock the gate lapses only at this time."""
 
     lapse_at_ms: Millis
 
@@ -75,15 +75,15 @@ class ApprovalStore(Protocol):
 
     @abstractmethod
     async def withdraw(self, command: commands.Withdraw) -> RecordOutcome:
-        """Close a gate nobody wants any more."""
+        """Close a gate that its workflow no longer awaits."""
 
     @abstractmethod
     async def lapse(self, command: commands.Lapse) -> LapseOutcome:
-        """Close a gate nobody decided in time."""
+        """Close a gate that was not decided in time."""
 
     @abstractmethod
     async def decide(self, command: commands.Decide) -> DecideOutcome:
-        """Answer a gate; one decision counts."""
+        """Decide an approval; one decision counts."""
 
     @abstractmethod
     async def find(self, approval_id: str) -> ApprovalRecord | None:
@@ -91,7 +91,7 @@ class ApprovalStore(Protocol):
 
     @abstractmethod
     async def list(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
-        """Undecided approvals of runs that are not over, the oldest first."""
+        """Open approvals of runs that have not ended, the oldest first."""
 
 
 def check_decide(command: Decide) -> None:

@@ -40,12 +40,12 @@ class Upserted:
 
 @dataclass(frozen=True, slots=True)
 class ExistingSame:
-    """The very same attempt stood there already."""
+    """The same attempt was stored already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Another attempt stands under this key; it stays as it was."""
+    """Another attempt is stored under this key; it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,22 @@ class RunNotFound:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The attempt has its end."""
+    """The attempt has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The attempt is no longer in progress; its first end stands."""
+    """The attempt is no longer in progress; its first end is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The values that were given are stored; the others stay."""
+    """The given values are stored; the others are unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Every attempt of the command is stored, and the lease goes on; the fields are those of ``Renewed``."""
+    """Every attempt of the command is stored, and the lease still holds; the fields are those of ``Renewed``."""
 
     pending_signal_ms: Millis | None
     cancel_requested_at_ms: Millis | None
@@ -95,7 +95,7 @@ class AttemptContract(Protocol):
 
     @abstractmethod
     def make_with(self, options: AttemptStoreOptions) -> "AttemptContract":
-        """The same attempts under other options; raises ``invalid_attempt`` where one breaks its rule (7)."""
+        """The same attempts under other options; raises ``invalid_attempt`` if one breaks its rule (7)."""
 
     @abstractmethod
     async def put(self, attempt: Attempt, owner: OwnerId) -> PutResult:
@@ -107,7 +107,7 @@ class AttemptContract(Protocol):
 
     @abstractmethod
     async def finish(self, finish: FinishAttempt, owner: OwnerId) -> FinishResult:
-        """Give an attempt in progress its end; the first end stands (7.4)."""
+        """End an attempt in progress; the first end is kept (7.4)."""
 
     @abstractmethod
     async def heartbeat(
@@ -119,11 +119,11 @@ class AttemptContract(Protocol):
         now_ms: Millis,
         checkpoint: "JsonValue | Absent" = ABSENT,
     ) -> HeartbeatResult:
-        """Store a sign of life of an attempt in progress, and a checkpoint where one is given (7.3)."""
+        """Store a heartbeat of an attempt in progress, and a checkpoint if one is given (7.3)."""
 
     @abstractmethod
     async def patch(self, attempt_id: AttemptId | Attempt, patch: AttemptPatch, owner: OwnerId) -> PatchResult:
-        """Store values beside an attempt, whatever its state, while its run is owned (7.5)."""
+        """Store values with an attempt, whatever its state, while its run is owned (7.5)."""
 
 
 class AttemptCommands(Protocol):
@@ -139,7 +139,7 @@ class AttemptCommands(Protocol):
 
     @abstractmethod
     async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
-        """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
+        """Runs with their attempts and approvals, in the order asked for; unknown ones are left out."""
 
 
 class AttemptStore(AttemptContract, AttemptCommands, Protocol):
@@ -147,7 +147,7 @@ class AttemptStore(AttemptContract, AttemptCommands, Protocol):
 
     @abstractmethod
     def make_with(self, options: AttemptStoreOptions) -> "AttemptStore":
-        """The same attempts under other options; raises ``invalid_attempt`` where one breaks its rule (7)."""
+        """The same attempts under other options; raises ``invalid_attempt`` if one breaks its rule (7)."""
 
 
 _ID: Final = ("run_id", "step_key_digest", "attempt")
@@ -165,7 +165,7 @@ _MOST_STATE_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AttemptInput:
-    """Checks of one AttemptStore call under its store's options; ``method`` stands in its errors."""
+    """Checks of one AttemptStore call under its store's options; ``method`` is named in its errors."""
 
     method: str
     options: AttemptStoreOptions = field(default_factory=AttemptStoreOptions)
@@ -185,7 +185,7 @@ class AttemptInput:
         return owner
 
     def attempt(self, value: object) -> Attempt:
-        """An attempt to be stored, copied; its JSON values are admitted but not copied."""
+        """An attempt to be stored, copied; its JSON values are checked but not copied."""
         copy = copied(value, kinds=(Attempt,), required=_ATTEMPT, optional=_ATTEMPT_MORE)
         if copy is None:
             self.refuse("attempt must be an inert data record")
@@ -202,7 +202,7 @@ class AttemptInput:
         return Attempt(**copy)
 
     def attempt_id(self, value: object) -> AttemptId:
-        """What names an attempt; a whole ``Attempt`` will do."""
+        """The id of an attempt; an ``Attempt`` is accepted as well."""
         copy = copied(value, kinds=(AttemptId, Attempt), required=_ID, open_ended=True)
         if copy is None:
             self.refuse("attempt id must be an inert data record")
@@ -223,7 +223,7 @@ class AttemptInput:
         return FinishAttempt(**copy)
 
     def patch(self, value: object) -> AttemptPatch:
-        """Values to store beside an attempt, copied."""
+        """Values to store with an attempt, copied."""
         copy = copied(value, kinds=(AttemptPatch,), required=(), optional=_PATCH)
         if copy is None:
             self.refuse("attempt patch must be an inert data record")
@@ -241,7 +241,7 @@ class AttemptInput:
         return now_ms, checkpoint
 
     def store_options(self, value: object) -> AttemptStoreOptions:
-        """How a store is to treat attempts, copied; bad ones are refused when the store is made."""
+        """The options of a store, copied; invalid ones are refused when the store is made."""
         copy = copied(value, kinds=(AttemptStoreOptions,), required=(), optional=_OPTIONS)
         if copy is None:
             self.refuse("attempt store options must be an inert data record")

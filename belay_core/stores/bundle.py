@@ -1,4 +1,4 @@
-"""What a driver opens: the stores over one database, with the clock and names they share."""
+"""The bundle that a driver opens: the stores over one database, with their shared clock and ids."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -41,7 +41,7 @@ class LeaseTimes:
 
     @property
     def tolerance_ms(self) -> Millis:
-        """How long an owner may go on without a confirmed heartbeat."""
+        """How long an owner may continue without a confirmed heartbeat."""
         return self.stale_after_ms - self.skew_ms - self.interval_ms
 
 
@@ -66,24 +66,24 @@ class Stores:
     joins: "Callable[[object], Stores] | None" = None
 
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Do all that ``body`` does with the stores it is handed, in one transaction (``Writer.write``)."""
+        """Run ``body`` with stores inside one transaction (``Writer.write``)."""
         return await self.writer.write(body)
 
     def after_commit(self, hook: Hook) -> bool:
-        """Run ``hook`` once after the write under way here has committed; whether there is one."""
+        """Run ``hook`` once after the open write of this context has committed; returns whether there is one."""
         return self.writer.after_commit(hook)
 
     def snapshot(self) -> AbstractAsyncContextManager[SnapshotReads]:
-        """Reads of one moment: ``async with stores.snapshot() as reads`` (``Snapshots.open``)."""
+        """Reads of one snapshot: ``async with stores.snapshot() as reads`` (``Snapshots.open``)."""
         return self.snapshots.open()
 
     def within(self, connection: object) -> "Stores":
-        """Stores in a transaction of the caller's, on whose commit all depends; nothing in it is repeated.
+        """Stores in a transaction of the caller's, which commits or rolls back; nothing in it is repeated.
 
-        ``connection`` is the driver's: an ``AsyncConnection`` of SQLAlchemy to the same database. What is safe
-        there is offered: ``create``, ``get``, ``request_cancel``, ``start``, ``cancel`` and ``find`` of runs;
-        ``decide``, ``find`` and ``list`` of approvals. The rest raises ``WriterError`` (``unsupported``), as
-        does all of it with a driver that has no such thing. Raises ``InvalidInput`` for another connection.
+        ``connection`` is an ``AsyncConnection`` of SQLAlchemy to the same database. The operations that are safe there
+        are offered: ``create``, ``get``, ``request_cancel``, ``start``, ``cancel`` and ``find`` of runs;
+        ``decide``, ``find`` and ``list`` of approvals. The others raise ``WriterError`` (``unsupported``), as
+        do all with a driver without this feature. Raises ``InvalidInput`` for another connection.
         """
         if self.joins is None:
             raise WriterError("unsupported", "within", "this driver cannot join a transaction of the caller's")

@@ -29,7 +29,7 @@ from belay_core.values.text import is_durable, is_name
 
 @dataclass(frozen=True, slots=True)
 class ChangesPage:
-    """Changes in their order, at most one a run; go on from ``next_position``, at once where there ``has_more``."""
+    """Changes in order, at most one a run; continue from ``next_position``, immediately if there ``has_more``."""
 
     source: str
     """The name of the database that answers."""
@@ -40,9 +40,9 @@ class ChangesPage:
 
 @dataclass(frozen=True, slots=True)
 class SourceChanged:
-    """Another database, or an older state of it, than the one asked about: what was read of it has to be rebuilt.
+    """Another database, or an older state of it, than the one asked for: what was derived from it has to be rebuilt.
 
-    ``source`` is the name of the one that answers.
+    ``source`` is the name of the database that answers.
     """
 
     source: str
@@ -57,26 +57,26 @@ CancellationOutcome: TypeAlias = CancellationView | NotFound
 
 
 class Changes(Protocol):
-    """The change feed and what goes with it; defects raise ``ChangesError``.
+    """The change feed, listings and cancellations; defects raise ``ChangesError``.
 
-    A change is whatever left an entry in the journal of a run: all but heartbeats and what is done to its steps.
+    A change is a write with an entry in the journal of a run: all but heartbeats and writes of attempts.
     """
 
     @abstractmethod
     async def current(self) -> FeedHead:
-        """The database's name and the place of the newest change that can be read."""
+        """The database's name and the position of the newest change that can be read."""
 
     @abstractmethod
     async def changes_since(self, source: str, position: FeedPosition, limit: int = 100) -> ChangesSinceOutcome:
-        """What changed behind this position, in order, each run once and at its latest; ``limit`` is 1 to 1,000.
+        """Changes after this position, in order, each run once with its latest; ``limit`` is 1 to 1,000.
 
-        No change is ever missed, also of writers that commit out of turn. ``SourceChanged`` where the source is
-        another one, or has nothing that far: it was restored from a backup.
+        No change is ever missed, also of writers that commit out of order. ``SourceChanged`` if the source is
+        another one, or ends before the position: it was restored from a backup.
         """
 
     @abstractmethod
     async def snapshot(self, run_ids: Sequence[RunId]) -> SnapshotBatch:
-        """Up to 200 runs as they stand at one moment, in the order asked for, with the position of that moment."""
+        """The state of up to 200 runs at one position, in the order asked for, with that position."""
 
     @abstractmethod
     async def list_runs(
@@ -84,13 +84,13 @@ class Changes(Protocol):
     ) -> ListOutcome:
         """A page of runs, the oldest first; ``limit`` is 1 to 200.
 
-        A cursor goes with the filters it was made for: with others it raises ``invalid_run``, and where another
-        source made it the answer is ``SourceChanged``.
+        A cursor belongs to the filters it was made for: with others it raises ``invalid_run``, and if another source
+        made it the outcome is ``SourceChanged``.
         """
 
     @abstractmethod
     async def cancellation(self, run_id: RunId) -> CancellationOutcome:
-        """Whether the run was asked to stop, whether its owner saw it, and whether it is over."""
+        """Whether a cancel was requested, whether the owner acknowledged it, and whether the run has ended."""
 
 
 MOST_CHANGES: Final = 1_000
@@ -107,22 +107,22 @@ _STATUSES: Final = {status.value: status for status in RunStatus}
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last run of a page: whose page that was, and where the next one begins."""
+    """The last run of a page, and the source and filters of the page."""
 
     source: str
     """The name of the database."""
     filters: str
-    """A digest of the filters that the page was asked for with."""
+    """A digest of the page's filters."""
     created_at_ms: Millis
     run_key: str
-    """The run's id, or its digest where it is long."""
+    """The run's id, or its digest if it is long."""
 
     def __str__(self) -> str:
         return f"{self.source}.{self.filters}.{self.created_at_ms:014x}.{self.run_key.encode().hex()}"
 
 
 def digest_of(filters: RunFilters) -> str:
-    """What tells the filters of one cursor from those of another."""
+    """A digest of the filters, to compare those of cursors."""
     spelled = json.canonical([filters.status, filters.workflow, filters.parent_run_id])
     return sha256(spelled.encode()).hexdigest()[:16]
 
@@ -140,13 +140,13 @@ class ChangesInput(RunInput):
         return value
 
     def position(self, value: object) -> FeedPosition:
-        """A place that a feed has given."""
+        """A position that a feed has given."""
         if type(value) is not str or _POSITION.fullmatch(value) is None or not _is_text(value.split(".")[1:2]):
             self.refuse("position", "must be a position of a feed")
         return FeedPosition(value)
 
     def limit(self, value: object, most: int) -> int:
-        """How much is read at most."""
+        """The number of items to read at most."""
         if not is_safe(value) or not 1 <= value <= most:
             self.refuse("limit", f"must be an integer from 1 to {most}")
         return value
@@ -161,7 +161,7 @@ class ChangesInput(RunInput):
         return tuple(self.run_id(each) for each in ids)
 
     def filters(self, value: object) -> RunFilters:
-        """Which runs a listing is about, copied."""
+        """The filters of a listing, copied."""
         if value is None:
             return RunFilters()
         names = ("status", "workflow", "parent_run_id")
@@ -179,7 +179,7 @@ class ChangesInput(RunInput):
         return RunFilters(None if status is None else _STATUSES[status], workflow, parent_run_id)
 
     def cursor(self, value: object, filters: RunFilters) -> Cursor | None:
-        """Where a page begins; what was made for other filters is refused."""
+        """Where a page begins; a cursor of other filters is refused."""
         if value is None:
             return None
         parts = _CURSOR.fullmatch(value) if type(value) is str else None

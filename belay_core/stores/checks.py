@@ -1,7 +1,7 @@
-"""Records as callers hand them over: belay's own types, or plain dictionaries of the same shape (specs, run store 2.5).
+"""Checks of records from callers: belay's own types, or plain dictionaries of the same shape (specs, run store 2.5).
 
-Each field is read once, and only the copy is used: what was checked is what is written, whatever happens to the
-caller's object meanwhile. Foreign types are refused, since reading their attributes may run their code.
+Each field is read once, and only the copy is used: what was checked is what is written, also if the caller's object
+changes meanwhile. Foreign types are refused, since reading their attributes may run their code.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ def copied(
     optional: Collection[str] = (),
     open_ended: bool = False,
 ) -> Copy | None:
-    """The fields of a record, or None where it is none of these kinds or has others than it may.
+    """The fields of a record, or None if it is of another kind or has unknown fields.
 
     With ``open_ended`` fields beyond the named ones are ignored rather than refused.
     """
@@ -48,7 +48,7 @@ def owner_fields(value: object) -> Copy | None:
 
 
 def owner_of(copy: Copy) -> OwnerId | None:
-    """The owner that these fields name, or None where one of them cannot last."""
+    """The owner of these fields, or None if one of them cannot be stored."""
     host_id, pid, nonce = copy["host_id"], copy["pid"], copy["nonce"]
     if not (is_durable(host_id) and is_safe(pid) and is_durable(nonce)):
         return None

@@ -1,4 +1,4 @@
-"""Opening stores by URL: drivers are found by entry point alone (kernel 28)."""
+"""Open stores by URL: drivers are found only by entry point (kernel 28)."""
 
 from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager
@@ -15,25 +15,25 @@ MIGRATIONS_GROUP = "belay.migrations"
 
 
 class OpensStores(Protocol):
-    """What a driver registers under the schemes it opens."""
+    """The function that a driver registers under its URL schemes."""
 
     def __call__(
         self, url: str, *, clock: Clock | None = None, ids: IdSource | None = None
     ) -> AbstractAsyncContextManager[Stores]:
-        """Open the stores behind this URL."""
+        """Open the stores of this URL."""
         ...
 
 
 class Migrations(Protocol):
-    """What a driver registers under the same schemes to keep its schema up to date."""
+    """The migrations that a driver registers under the same schemes."""
 
     @abstractmethod
     async def migrate(self, url: str) -> list[tuple[int, str]]:
-        """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
+        """Apply missing migrations, all or none; returns id and name of each one that this call applied."""
 
     @abstractmethod
     async def check(self, url: str) -> None:
-        """Change nothing, and raise ``SchemaMismatch`` where something is missing."""
+        """Change nothing, and raise ``SchemaMismatch`` if a migration is missing."""
 
     @abstractmethod
     def sql(self, since: int = -1) -> str:
@@ -41,7 +41,7 @@ class Migrations(Protocol):
 
     @abstractmethod
     def roles(self) -> str:
-        """A script that makes the database roles of belay; ``InvalidInput`` where the database has no roles."""
+        """A script that makes the database roles of belay; raises ``InvalidInput`` if the database has no roles."""
 
 
 def open_stores(
@@ -49,7 +49,7 @@ def open_stores(
 ) -> AbstractAsyncContextManager[Stores]:
     """Open stores by URL (``sqlite:///belay.db``, ``postgresql://host/db``), with whichever driver is installed.
 
-    Raises ``DriverNotFound`` where the URL has no scheme or no installed driver answers to it.
+    Raises ``DriverNotFound`` if the URL has no scheme or no installed driver opens it.
     """
     return cast("OpensStores", _registered(GROUP, url))(url, clock=clock, ids=ids)
 

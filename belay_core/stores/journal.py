@@ -1,4 +1,4 @@
-"""Journal: what happened to a run, in two streams that never mix (kernel 11 and 27)."""
+"""Journal: the events of a run and its ownership facts, in two separate streams (kernel 11 and 27)."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ AppendOutcome: TypeAlias = Appended | FenceLost | NotFound
 class Journal(Protocol):
     """Events and ownership facts of runs; defects raise ``JournalError``.
 
-    Entries outlive the run they are about, and one that is made anew under its id goes on counting.
+    Entries outlive the run they are about, and a new run under the same id continues their numbers.
     """
 
     @abstractmethod
@@ -43,14 +43,14 @@ class Journal(Protocol):
 
     @abstractmethod
     async def read(self, run_id: RunId, after: int = 0, limit: int = 100) -> tuple[JournalEntry, ...]:
-        """Events of a run from behind this entry on, in their order; ``limit`` is 1 to 1,000.
+        """Events of a run after this entry, in order; ``limit`` is 1 to 1,000.
 
-        Ownership facts are never among them, but the two streams count together: numbers may be missing.
+        Ownership facts are not among them, but the two streams share one counter: numbers may be missing.
         """
 
     @abstractmethod
     async def ownership(self, run_id: RunId, after: int = 0, limit: int = 100) -> tuple[JournalEntry, ...]:
-        """The same for who claimed, owned and let go of it: kinds ``ownership.*``."""
+        """The same for claims, ownership and release: kinds ``ownership.*``."""
 
 
 OWNERSHIP_PREFIX: Final = "ownership."
@@ -75,11 +75,11 @@ RESERVED: Final = frozenset(
         "woken",
     }
 )
-"""Kinds that belay writes; later ones will begin with ``belay.``."""
+"""Kinds that belay writes; new ones will begin with ``belay.``."""
 RESERVED_PREFIXES: Final = (OWNERSHIP_PREFIX, "belay.")
 """Kinds that begin so are belay's own."""
 MOST_ENTRIES: Final = 1_000
-"""Entries of one reading."""
+"""Entries of one read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class JournalInput(RunInput):
         """A kind that is not belay's own."""
         if not is_name(value):
             self.refuse("kind", "must be well-formed text without NUL, 1 to 512 bytes of UTF-8")
-        # Databases tell the streams apart by a pattern, and some of them match it whatever the case.
+        # Databases separate the streams by a pattern, and some of them match it case-insensitively.
         lower = value.lower()
         if lower in RESERVED or lower.startswith(RESERVED_PREFIXES):
             self.refuse("kind", "names a kind of entry that is belay's own")
@@ -106,7 +106,7 @@ class JournalInput(RunInput):
         return json.encode(value)
 
     def part(self, after: object, limit: object) -> tuple[int, int]:
-        """Which part of a stream is read."""
+        """The part of a stream to read: after which entry, and how many."""
         if not is_safe(after):
             self.refuse("after", "must be a non-negative safe integer")
         if not is_safe(limit) or not 1 <= limit <= MOST_ENTRIES:

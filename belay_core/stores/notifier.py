@@ -1,4 +1,4 @@
-"""Wake-ups: a hint that something committed, never the only way to learn of it."""
+"""Notifications: hints that something committed, never the only way to learn of it."""
 
 import asyncio
 from abc import abstractmethod
@@ -12,30 +12,30 @@ from belay_core.records.workflow_run import RunEnd
 
 
 class Relay(Protocol):
-    """Carries the wake-ups of this process to others; whoever pokes or listens never waits for it nor hears of it."""
+    """Sends the notifications of this process to others; its calls neither block nor raise."""
 
     @property
     @abstractmethod
     def connected(self) -> bool:
-        """Whether it hears of what others commit just now."""
+        """Whether it receives notifications of other processes now."""
 
     @abstractmethod
-    def tell(self, run_id: str | None, *, ready: bool) -> None:
-        """Somebody here has poked (``Notifier.poke``)."""
+    def publish(self, run_id: str | None, *, ready: bool) -> None:
+        """Send a notification of this process (``Notifier.notify``) to others."""
 
     @abstractmethod
     def listen(self) -> None:
-        """Somebody here waits, and has to hear of what others commit."""
+        """A listener of this process waits, and needs notifications of other processes."""
 
 
 class EndListener(Signal):
-    """Set by pokes for one run, and told how it ended where that was in this process: nobody has to read it then."""
+    """Set by notifications of one run; holds how the run ended if it ended in this process, which saves a read."""
 
     end: RunEnd | None = None
 
 
 class Notifier:
-    """Lets those who wait in this process look again at once, and with a relay those in other processes too."""
+    """Wakes listeners of this process, and with a relay those of other processes too, so that they read again."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[str | None, set[asyncio.Event]] = defaultdict(set)
@@ -43,29 +43,29 @@ class Notifier:
 
     @property
     def hears_peers(self) -> bool:
-        """Whether those who wait here are told just now of what other processes commit."""
+        """Whether listeners of this process receive notifications of other processes now."""
         return self._relay is not None and self._relay.connected
 
-    def relay_by(self, relay: Relay) -> None:
-        """From now on other processes hear of pokes here; the relay gives theirs to ``hear``."""
+    def attach_relay(self, relay: Relay) -> None:
+        """Send notifications to other processes from now on; the relay passes theirs to ``deliver``."""
         self._relay = relay
 
     def notify(self, run_id: str | None = None, *, ready: bool = False, end: RunEnd | None = None) -> None:
-        """Something committed that those who listen to this run may wait for.
+        """Notify the listeners of this run of a commit.
 
-        ``ready`` says that the run may be taken now; those who listen to all runs hear of that alone. ``end`` is how
-        the run ended, where that is what committed.
+        ``ready`` says that the run is due now; listeners of all runs are woken only by that. ``end`` is how the run
+        ended, if that is what committed.
         """
         if end is not None:
             for listener in self._listeners.get(run_id, ()):
                 if isinstance(listener, EndListener):
                     listener.end = end
-        self.hear(() if run_id is None else (run_id,), ready=ready)
+        self.deliver(() if run_id is None else (run_id,), ready=ready)
         if self._relay is not None:
-            self._relay.tell(run_id, ready=ready)
+            self._relay.publish(run_id, ready=ready)
 
-    def hear(self, run_ids: Collection[str] | None, *, ready: bool) -> None:
-        """Wake those here alone who wait for these runs, for any where None, or for a run that may be taken."""
+    def deliver(self, run_ids: Collection[str] | None, *, ready: bool) -> None:
+        """Wake listeners of this process: those of these runs (None: of any run), with ``ready`` also those of all."""
         for run_id in tuple(self._listeners) if run_ids is None else run_ids:
             if run_id is not None:
                 self._wake(run_id)
@@ -74,7 +74,7 @@ class Notifier:
 
     @contextmanager
     def listening(self, run_id: str | None = None, event: asyncio.Event | None = None) -> Generator[asyncio.Event]:
-        """An event set by the pokes for one run, or by every run that gets ready, until the block is left.
+        """An event that is set by notifications of one run, or by every run that becomes due, until the block is left.
 
         The listener clears it.
         """

@@ -1,4 +1,4 @@
-"""Retention: letting go of runs that are over."""
+"""Retention: deletion of runs that have ended."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from belay_core.stores.run_contract import NotFound
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The run is gone, since this moment; its journal stays."""
+    """The run was deleted at this time; its journal is kept."""
 
     deleted_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class StillLive:
-    """The run is not over; nothing was deleted."""
+    """The run has not ended; nothing was deleted."""
 
     status: RunStatus
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenLive:
-    """So many of its child runs are not over; nothing was deleted."""
+    """Some of its child runs have not ended; nothing was deleted."""
 
     count: int
-    """How many."""
+    """Their number."""
 
 
 DeleteOutcome: TypeAlias = Deleted | StillLive | ChildrenLive | NotFound
@@ -41,8 +41,8 @@ class Retention(Protocol):
 
     @abstractmethod
     async def delete(self, run_id: RunId) -> DeleteOutcome:
-        """Delete a run that is over and has no child that is not, with its payloads, attempts and approvals.
+        """Delete a run that has ended, as all its children have, with its payloads, attempts and approvals.
 
-        Its journal stays and says so. Children that are over lose their parent. The id and the idempotency key are
-        free again; a run made under the id is a new one, and goes on counting entries.
+        Its journal is kept and records the deletion. Its children lose their parent. The id and the idempotency key
+        are free again; a run created under the id is a new one, and continues the numbers of its entries.
         """

@@ -1,4 +1,4 @@
-"""RunStore: the runs and their fenced ownership (specs, run store 6), put together from roles."""
+"""RunContract: runs and their fenced ownership (specs, run store 6), composed of small protocols."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyClaimed:
-    """Somebody has reserved the run."""
+    """Another caller has claimed the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFresh:
-    """Its owner was heard of within the last thirty seconds."""
+    """The owner's heartbeat is at most thirty seconds old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class SnapshotChanged:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRequired:
-    """The owner is stale, and nothing proves that it is gone."""
+    """The owner is stale, and there is no evidence that it is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The sign of life is stored; a late one never moves the stamp back."""
+    """The heartbeat is stored; a late one never moves the time back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,55 +62,55 @@ class Transitioned:
 
 @dataclass(frozen=True, slots=True)
 class GuardFailed:
-    """The run is owned, but cancellation stands otherwise than the guard demands."""
+    """The run is owned, but its cancel request does not match the guard."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The request is stored, made at this moment."""
+    """The request is stored, with this time."""
 
     requested_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyRequested:
-    """An earlier request, made at this moment, stands."""
+    """An earlier request, with this time, is kept."""
 
     requested_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The run is over."""
+    """The run has ended."""
 
     status: RunStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The run is reserved; the claimant and this moment together are the token of the claim."""
+    """The run is claimed; the claimant and this time together are the token of the claim."""
 
     claimed_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessUnconfirmed:
-    """The evidence does not prove that this owner is gone."""
+    """The evidence does not prove that this owner is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimLost:
-    """The claim is not, or no longer, the run's."""
+    """The run does not have, or no longer has, this claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The claim is given up."""
+    """The claim is released."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A claim whose claimant is gone was cleared."""
+    """The claim of a dead claimant was cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ClaimFresh:
 
 @dataclass(frozen=True, slots=True)
 class ClaimChanged:
-    """Another claim, or none, stands where the stale one stood."""
+    """The run has another claim than the stale one, or none."""
 
 
 ClaimLoss: TypeAlias = NotFound | AlreadyClaimed | HeartbeatFresh | SnapshotChanged
@@ -146,26 +146,26 @@ RequestCancelOutcome: TypeAlias = CancelRequested | AlreadyRequested | NotFound 
 
 
 class RunReads(Protocol):
-    """What is known of a run."""
+    """Reads of a run."""
 
     @abstractmethod
     async def get(self, run_id: RunId) -> RunRow:
-        """The run as it stands (6.2).
+        """The run (6.2).
 
-        Raises ``RunStoreError``: ``invalid_run``; ``not_found_row`` where there is none; ``decode_failed`` where
+        Raises ``RunStoreError``: ``invalid_run``; ``not_found_row`` if there is none; ``decode_failed`` if
         the row breaks an invariant; ``persistence_failed``.
         """
 
 
 class Creation(Protocol):
-    """Making runs."""
+    """Creation of runs."""
 
     @abstractmethod
     async def create(self, run_id: RunId, state_json: str, options: CreateOptions | None = None) -> None:
-        """Store a pending run whose state is this JSON text, to the byte (6.1).
+        """Store a pending run whose state is exactly this JSON text (6.1).
 
         Raises ``RunStoreError``: ``invalid_run``; ``constraint`` for a known id, an unknown parent or a taken
-        place in a lineage; ``persistence_failed``. A run made here has no workflow and no worker takes it.
+        position in a lineage; ``persistence_failed``. A run created here has no workflow and no worker acquires it.
         """
 
 
@@ -181,20 +181,20 @@ class Claims(Protocol):
         now_ms: Millis,
         evidence: LivenessEvidence | None = None,
     ) -> ClaimAndOwnOutcome:
-        """Own the run at once, if it still is what ``expected`` says (6.8).
+        """Own the run in one step, if it still matches ``expected`` (6.8).
 
         ``now_ms`` is the caller's reading, at most ten seconds ahead of the store's clock; it decides freshness
-        and stamps the heartbeat. A running run is taken only when its heartbeat is over thirty seconds old, and
+        and is stored as the heartbeat. A running run is taken over only if its heartbeat is over 30 s old, and
         from another owner only with evidence about that owner at exactly ``now_ms``.
         """
 
 
 class Ownership(Protocol):
-    """What only the owner may do; every answer can be ``FenceLost``."""
+    """Operations of the owner; every outcome can be ``FenceLost``."""
 
     @abstractmethod
     async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
-        """Store a sign of life (6.12)."""
+        """Store a heartbeat (6.12)."""
 
     @abstractmethod
     async def transition_owned(
@@ -205,18 +205,18 @@ class Ownership(Protocol):
         state_json: str | None = None,
         guard: TransitionGuard | None = None,
     ) -> TransitionOutcome:
-        """Move the owned run on; anything but ``running`` lets it go (6.14).
+        """Change the status of the owned run; any status but ``running`` releases it (6.14).
 
-        The guard is judged in the same write as the fence: a cancel request cannot slip in between.
+        Guard and fence are checked in the same write: no cancel request can come between.
         """
 
 
 class Lineages(Protocol):
-    """Chains of runs that are one piece of work to the outside (6.3)."""
+    """Lineages: chains of runs that callers see as one piece of work (6.3)."""
 
     @abstractmethod
     async def lineage(self, run_id: RunId) -> tuple[RunRow, ...]:
-        """Every round of the lineage of the named run, in order; nothing for an unknown id."""
+        """Every round of the lineage of the named run, in order; empty for an unknown id."""
 
     @abstractmethod
     async def latest_round(self, run_id: RunId) -> RunRow:
@@ -224,39 +224,39 @@ class Lineages(Protocol):
 
 
 class Cancellation(Protocol):
-    """Asking a run to stop, and the owner's word that it heard (6.4 to 6.6)."""
+    """Cancel requests, and their acknowledgement by the owner (6.4 to 6.6)."""
 
     @abstractmethod
     async def request_cancel(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
-        """Ask one round to stop; the first request stands, and a run that is over says so."""
+        """Request the cancel of one round; the first request is kept, a run that has ended is ``Terminal``."""
 
     @abstractmethod
     async def request_cancel_lineage(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
-        """Ask every live round of the lineage to stop, all of them or none."""
+        """Request the cancel of every live round of the lineage, all or none."""
 
     @abstractmethod
     async def acknowledge_cancel(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> bool:
-        """Keep that the owner saw the request; the first record stands, and False means there was nothing to see."""
+        """Store that the owner saw the request; the first record is kept, and False means that there was no request."""
 
 
 class TwoPhaseClaims(Protocol):
-    """Reserving a run first and owning it then, also from the dead (6.7, 6.9 to 6.11, 6.15)."""
+    """Claims in two phases, reserve and own, also of a dead owner's run (6.7, 6.9 to 6.11, 6.15)."""
 
     @abstractmethod
     async def claim(
         self, run_id: RunId, expected: RunSnapshot | RunRow, claimant: OwnerId, now_ms: Millis
     ) -> ClaimOutcome:
-        """Reserve a pending or suspended run that still is what ``expected`` says."""
+        """Reserve a pending or suspended run that still matches ``expected``."""
 
     @abstractmethod
     async def activate(
         self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis, expected: RunSnapshot | RunRow
     ) -> ActivateOutcome:
-        """Turn a claim into ownership; where the run has changed the claim is given up."""
+        """Turn a claim into ownership; if the run has changed, the claim is released."""
 
     @abstractmethod
     async def abandon_claim(self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis) -> AbandonClaimOutcome:
-        """Give up a claim; owner and heartbeat stay."""
+        """Release a claim; owner and heartbeat are unchanged."""
 
     @abstractmethod
     async def recover_claim(
@@ -268,7 +268,7 @@ class TwoPhaseClaims(Protocol):
         now_ms: Millis,
         evidence: LivenessEvidence,
     ) -> RecoverClaimOutcome:
-        """Clear a stale claim whose claimant is proven gone."""
+        """Clear a stale claim with evidence that its claimant is dead."""
 
     @abstractmethod
     async def steal(
@@ -279,7 +279,7 @@ class TwoPhaseClaims(Protocol):
         now_ms: Millis,
         evidence: LivenessEvidence,
     ) -> StealOutcome:
-        """Reserve a running run whose owner is stale and proven gone; the owner stays until activation."""
+        """Reserve a running run whose owner is stale and proven dead; the owner is kept until activation."""
 
 
 class Reconfirmation(Protocol):
@@ -287,17 +287,17 @@ class Reconfirmation(Protocol):
 
     @abstractmethod
     async def reconfirm(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
-        """Store a sign of life, unless anybody has claimed the run."""
+        """Store a heartbeat, unless the run is claimed."""
 
 
 class RunContract(
     RunReads, Creation, Lineages, Cancellation, Claims, TwoPhaseClaims, Ownership, Reconfirmation, Protocol
 ):
-    """Every operation is one write: it happens wholly, or not at all."""
+    """The contract's operations on runs; each is one atomic write."""
 
 
 COMPANION_PREFIX: Final = "flows.companion/"
-"""Ids that begin so are refused."""
+"""Ids with this prefix are refused."""
 _KINDS: Final[dict[str, EvidenceKind]] = {kind: kind for kind in get_args(EvidenceKind)}
 _CANCEL_STATES: Final[dict[str, Literal["absent", "present"]]] = {"absent": "absent", "present": "present"}
 
@@ -310,7 +310,7 @@ _BROKEN: Final = "violates the durable contract"
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """Checks of one RunStore call; ``method`` stands in its errors, which are of the class ``error``."""
+    """Checks of one RunStore call; ``method`` is named in its errors, which are of the class ``error``."""
 
     method: str
     error: type[StoreError] = RunStoreError
@@ -327,7 +327,7 @@ class RunInput:
         return RunId(value)
 
     def new_run_id(self, value: object) -> RunId:
-        """A run id that may be given to a new run."""
+        """A run id that a new run may have."""
         run_id = self.run_id(value)
         if run_id.startswith(COMPANION_PREFIX):
             self.refuse("run_id", _RESERVED)
@@ -344,15 +344,15 @@ class RunInput:
         return owner
 
     def moment(self, value: object, field: str) -> Millis:
-        """A moment in milliseconds that decides no lease."""
+        """A time in milliseconds that decides no lease."""
         if not is_safe(value):
             self.refuse(field, _SAFE)
         return value
 
     def lease_reading(self, value: object, clock: Clock, run_id: RunId, **about: object) -> Millis:
-        """A reading in milliseconds that decides a lease: whole, and not too far ahead of the store's clock.
+        """A clock reading in milliseconds that decides a lease: whole, and not too far ahead of the store's clock.
 
-        ``about`` tells the error more of what the reading was for.
+        ``about`` adds details to the error.
         """
         if not is_safe(value):
             self.refuse("now_ms", _SAFE)
@@ -362,7 +362,7 @@ class RunInput:
         return value
 
     def snapshot(self, value: object) -> RunSnapshot:
-        """What the caller read of a run; a whole ``RunRow`` will do."""
+        """What the caller read of a run; a ``RunRow`` is accepted as well."""
         copy = copied(
             value,
             kinds=(RunSnapshot, RunRow),
@@ -381,11 +381,11 @@ class RunInput:
         return RunSnapshot(status, owner, heartbeat)
 
     def evidence(self, value: object) -> LivenessEvidence | None:
-        """The proof that an owner is gone, copied; whether it fits is not judged here."""
+        """Evidence that an owner is dead, copied; whether it matches is not checked here."""
         return None if value is None else self.proof(value)
 
     def proof(self, value: object) -> LivenessEvidence:
-        """Evidence, where an operation cannot do without."""
+        """Evidence, for an operation that requires it."""
         copy = copied(value, kinds=(LivenessEvidence,), required=("expected_owner", "checked_at_ms", "kind"))
         if copy is None:
             self.refuse("evidence", "must be an inert evidence record")
@@ -413,14 +413,14 @@ class RunInput:
         return CreateOptions(parent, lineage, ordinal)
 
     def to_status(self, value: object) -> RunStatus:
-        """A status a run can be moved to."""
+        """A status that a transition may have as its target."""
         status = _status(value)
         if status is None or status is RunStatus.PENDING:
             self.refuse("to_status", _BROKEN)
         return status
 
     def state(self, value: object, **about: object) -> str:
-        """A JSON text, which is kept to the byte; ``about`` names the run in the error."""
+        """A JSON text, which is stored unchanged; ``about`` names the run in the error."""
         complaint = json.text_complaint(value)
         if complaint is not None or type(value) is not str:
             length = len(value) if type(value) is str else None
@@ -453,11 +453,11 @@ def _status(value: object) -> RunStatus | None:
 
 
 def evidence_matches(expected_owner: OwnerId, observer: OwnerId, now_ms: Millis, evidence: LivenessEvidence) -> bool:
-    """Whether evidence is about this owner, gathered at exactly this moment, and of a kind the observer can have."""
+    """Whether evidence is about this owner, gathered at exactly this time, and of a kind the observer can have."""
     if evidence.expected_owner != expected_owner or evidence.checked_at_ms != now_ms:
         return False
     if evidence.kind == "lease-expired":
         return True
-    # A kind that nobody has defined proves nothing, whoever observes.
+    # An unknown kind proves nothing.
     wanted = "same-host-pid-dead" if expected_owner.host_id == observer.host_id else "cross-host-unreachable-stale"
     return evidence.kind == wanted

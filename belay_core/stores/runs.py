@@ -1,7 +1,7 @@
 """RunStore: runs and who owns them. ``RunContract`` is the contract's part, ``RunCommands`` the engine's.
 
 The engine's part is about runs of workflows: started by a client, acquired by a worker, parked while they wait, settled
-at their end. Each command of an owner is one write that holds only while its lease does.
+at their end. Each command of an owner is one write, which is refused once its lease is lost.
 """
 
 from abc import abstractmethod
@@ -26,8 +26,8 @@ from belay_core.values.numbers import is_safe
 class Started:
     """A new run is stored under this id.
 
-    Where the reply of the database was lost, a run of this id that another call stored in the same millisecond is
-    taken for this call's own.
+    If the reply of the database was lost, a run of this id that another call stored in the same millisecond counts as
+    this call's own.
     """
 
     run_id: RunId
@@ -35,7 +35,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The run was there already, and is untouched."""
+    """The run existed already, and is unchanged."""
 
     run_id: RunId
     status: RunStatus
@@ -58,7 +58,7 @@ class RunIdTaken:
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """The run is owned under this lease, and this is how it stood once it was."""
+    """The run is owned under this lease; the record is its state after that."""
 
     lease: Lease
     run: WorkflowRun
@@ -66,7 +66,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The lease goes on.
+    """The lease still holds.
 
     ``pending_signal_ms`` is the mark of a pending signal on the run: a decision, a cancel request or an operator's
     resolution that the owner has not read. None where there is none.
@@ -78,7 +78,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class PendingSignal:
-    """Nothing was written: the run has something to look at that its owner has not seen."""
+    """Nothing was written: the run has a pending signal that its owner has not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +88,29 @@ class RunParked:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The run is over, at this moment."""
+    """The run has ended, at this time."""
 
     finished_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The operator's word is stored, and the run may go on (or has failed, where that was the word)."""
+    """The operator's resolution is stored, and the run may continue (or has failed, if that was the resolution)."""
 
     resolved_at_ms: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class NotInReview:
-    """Nothing of this run waits for an operator's word of this kind."""
+    """Nothing of this run waits for a resolution of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunsWoken:
-    """So many runs were due, and may be taken now."""
+    """Runs that were due, and may be acquired now."""
 
     count: int
-    """How many."""
+    """Their number."""
 
 
 StartOutcome: TypeAlias = Started | Found | KeyTaken | RunIdTaken
@@ -130,11 +130,11 @@ class RunCommands(Protocol):
 
     @abstractmethod
     async def start(self, command: commands.Start) -> StartOutcome:
-        """Store a new run, or find the one that is meant."""
+        """Store a new run, or find the existing one of this key or id."""
 
     @abstractmethod
     async def acquire(self, command: commands.Acquire) -> tuple[Acquired, ...]:
-        """Own runs."""
+        """Own due runs."""
 
     @abstractmethod
     async def wake(self, command: commands.Wake) -> RunsWoken:
@@ -142,7 +142,7 @@ class RunCommands(Protocol):
 
     @abstractmethod
     async def renew(self, command: commands.Renew) -> tuple[RenewOutcome, ...]:
-        """Keep leases, in one statement; answers stand in the order of the leases."""
+        """Renew leases, in one statement; outcomes in the order of the leases."""
 
     @abstractmethod
     async def park(self, command: commands.Park) -> RunParkOutcome:
@@ -154,11 +154,11 @@ class RunCommands(Protocol):
 
     @abstractmethod
     async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
-        """Ask a run to stop."""
+        """Request the cancel of a run."""
 
     @abstractmethod
     async def resolve(self, command: commands.Resolve) -> ResolveOutcome:
-        """Store an operator's word on a run in review."""
+        """Store an operator's resolution of a run in review."""
 
     @abstractmethod
     async def find(self, run_id: RunId) -> WorkflowRun | None:

@@ -1,4 +1,4 @@
-"""Snapshots: several reads of one moment."""
+"""Snapshots: several reads of one state of the database."""
 
 from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager
@@ -8,15 +8,15 @@ from belay_core.stores.run_contract import Lineages, RunReads
 
 
 class SnapshotReads(RunReads, Lineages, Protocol):
-    """``get``, ``lineage`` and ``latest_round``, all of the same moment."""
+    """``get``, ``lineage`` and ``latest_round``, all of the same state."""
 
 
 class Snapshots(Protocol):
-    """Opens views of the database that stand still."""
+    """Opens snapshots of the database."""
 
     @abstractmethod
     def open(self) -> AbstractAsyncContextManager[SnapshotReads]:
-        """Reads that see the database as it stood at the first of them, until the block is left.
+        """Reads that see the state of the database at the first of them, until the block is left.
 
-        Nothing is locked and nobody waits. A block holds a connection from its first read on: keep it short.
+        Nothing is locked and no writer waits. A block holds a connection from its first read on: keep it short.
         """

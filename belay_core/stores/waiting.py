@@ -1,4 +1,4 @@
-"""WaitingStore: what runs wait for (specs, run store 9)."""
+"""WaitingStore: the waits of runs (specs, run store 9)."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from belay_core.values.text import is_durable, is_name
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """What the run waits for is stored; its owner still has it."""
+    """The wait is stored; the run still has its owner."""
 
     row: WaitingRow
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """The run waits no more; ``previous`` is what it waited for."""
+    """The wait is cleared; ``previous`` is what the run waited for."""
 
     previous: WaitingRow
 
@@ -44,7 +44,7 @@ WakeOutcome: TypeAlias = Woken | NotWaiting | NotFound
 
 
 class WaitingStore(Protocol):
-    """Waits of runs, whoever parked them; defects raise ``WaitingStoreError``."""
+    """Waits of runs, of the contract's owners and of the engine; defects raise ``WaitingStoreError``."""
 
     @abstractmethod
     async def park(self, run_id: RunId, waiting: Wait, owner: OwnerId) -> ParkOutcome:
@@ -56,14 +56,14 @@ class WaitingStore(Protocol):
 
     @abstractmethod
     async def wake(self, run_id: RunId) -> WakeOutcome:
-        """Clear the wait, whoever asks; a run of a workflow may be taken by a worker from then on.
+        """Clear the wait, for any caller; a run of a workflow may be acquired by a worker from then on.
 
-        A run that is over waits for nothing.
+        A run that has ended waits for nothing.
         """
 
     @abstractmethod
     async def waiting(self, run_id: RunId) -> WaitingRow | None:
-        """What the run waits for; None where it does not, is over, or is unknown."""
+        """What the run waits for; None if it does not, has ended, or is unknown."""
 
     @abstractmethod
     async def waiting_runs(
@@ -72,10 +72,10 @@ class WaitingStore(Protocol):
         due_before_ms: Millis | None = None,
         cancel_requested: bool | None = None,  # noqa: FBT001  the contract's signature
     ) -> tuple[WaitingRow, ...]:
-        """Runs that wait and are not over, by their wake moment and then their id; those without a moment are last.
+        """Runs that wait and have not ended, by wake time and then id; those without a wake time are last.
 
-        ``reason`` is compared whole; ``due_before_ms`` leaves those whose moment is there and not later;
-        ``cancel_requested`` those that were asked to stop, or were not.
+        ``reason`` is compared exactly; ``due_before_ms`` selects those with a wake time not later than it;
+        ``cancel_requested`` those with a cancel request, or without one.
         """
 
 
@@ -86,7 +86,7 @@ class WaitingInput(RunInput):
     error: type[StoreError] = WaitingStoreError
 
     def wait(self, value: object) -> Wait:
-        """A declaration, copied; its JSON value is admitted but not copied."""
+        """A wait, copied; its JSON value is checked but not copied."""
         copy = copied(value, kinds=(Wait,), required=("reason",), optional=("wake_at_ms", "token", "request"))
         if copy is None:
             self.refuse("waiting", "must be an inert data record")
@@ -103,13 +103,13 @@ class WaitingInput(RunInput):
         return Wait(reason, wake, token, request)
 
     def reason(self, value: object, field: str = "reason") -> str:
-        """A reason; runs are looked up by it, so that it has to fit into an index."""
+        """A reason; it has to fit into an index, by which runs are found."""
         if not is_name(value):
             self.refuse(field, "must be well-formed text without NUL, 1 to 512 bytes of UTF-8")
         return value
 
     def filters(self, reason: object, due_before_ms: object, cancel_requested: object) -> None:
-        """Which waiting runs are asked for."""
+        """The filters of ``waiting_runs``."""
         if reason is not None:
             self.reason(reason)
         if due_before_ms is not None and not is_safe(due_before_ms):

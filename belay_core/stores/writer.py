@@ -1,4 +1,4 @@
-"""Several store operations in one transaction, which happens wholly or not at all (specs, run store 3)."""
+"""Several store operations in one atomic transaction (specs, run store 3)."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from belay_core.stores.waiting import WaitingStore
 T = TypeVar("T")
 
 Hook: TypeAlias = Callable[[], None]
-"""A short update of this process's memory; it is not awaited and must not fail."""
+"""A short update in this process's memory; it is not awaited and must not raise."""
 
 
 class Writer(Protocol):
@@ -25,41 +25,40 @@ class Writer(Protocol):
 
     @abstractmethod
     async def write(self, body: "Callable[[Transaction], Awaitable[T]]") -> T:
-        """Do all that ``body`` does with the stores it is handed, in one transaction, and give back what it gives.
+        """Run ``body`` with stores inside one transaction, and return its result.
 
-        What ``body`` raises undoes everything and is raised here. Where the database asks for it, or the connection
-        is lost before the commit was sent, everything is undone and ``body`` is called again, up to ten times in
-        all: it must be fit to be repeated, and have no effects outside its transaction but those it registers with
-        ``after_commit``. Inside an open write this one is a savepoint of it and is not repeated.
+        An exception of ``body`` rolls everything back and is raised here. If the database asks for a retry, or the
+        connection is lost before the commit was sent, everything is rolled back and ``body`` is called again, up to
+        ten times in all: it must be repeatable, and have no effects outside its transaction but those it registers
+        with ``after_commit``. Inside an open write this one is a savepoint of it and is not repeated.
 
-        Raises ``WriterError``: ``constraint`` and ``persistence_failed`` where beginning or committing failed;
-        ``commit_unknown`` where no reply came to the commit and the database cannot tell any more; ``inside`` for a
-        call that would have to wait for the write it is made in; ``ended`` for one made after its write was over.
+        Raises ``WriterError``: ``constraint`` and ``persistence_failed`` if begin or commit failed;
+        ``commit_unknown`` if the reply to the commit was lost and its outcome cannot be found out; ``inside`` for a
+        call that would wait for the write it is made in; ``ended`` for one made after its write has ended.
         """
 
     @abstractmethod
     def after_commit(self, hook: Hook) -> bool:
-        """Run ``hook`` once after the outermost write under way here has committed; whether there is one.
+        """Run ``hook`` once after the outermost open write of this context has committed; returns whether there is one.
 
-        Where a savepoint or an attempt is rolled back, so are the hooks it registered. Outside a write the hook is
-        not run at all.
+        If a savepoint or an attempt is rolled back, its hooks are dropped. Outside a write the hook is not run.
         """
 
     @abstractmethod
     def on_retry(self, listener: Hook) -> None:
-        """Call ``listener`` whenever a write is going to be repeated; one that is known already is not added."""
+        """Call ``listener`` before each retry of a write; a known listener is not added twice."""
 
     @property
     def queued(self) -> int:
-        """How many writes of this process wait to be sent; 0 where a driver sends each at once."""
+        """Writes of this process that wait to be sent; 0 if the driver sends each immediately."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The stores as they are inside one open write: each operation is a savepoint of it, none is repeated.
+    """The stores inside one open write: each operation is a savepoint of it, none is repeated.
 
-    They read what the write has written so far, and end with it.
+    They read what the write has written so far, and cannot be used after it.
     """
 
     runs: RunContract
@@ -69,16 +68,16 @@ class Transaction:
     journal: Journal = field(default_factory=AbsentJournal)
 
     async def write(self, body: "Callable[[Transaction], Awaitable[T]]") -> T:
-        """Do all that ``body`` does, or nothing of it, within this write."""
+        """Run ``body`` in a savepoint of this write."""
         return await self.writer.write(body)
 
     def after_commit(self, hook: Hook) -> bool:
-        """Run ``hook`` once after the outermost write has committed; False where this one is over."""
+        """Run ``hook`` once after the outermost write has committed; False if this one has ended."""
         return self.writer.after_commit(hook)
 
 
 class AbsentWriter(Writer):
-    """The writer of a driver that has none: single operations are all it keeps whole."""
+    """The writer of a driver without transactions over several operations."""
 
     @override
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -90,4 +89,4 @@ class AbsentWriter(Writer):
 
     @override
     def on_retry(self, listener: Hook) -> None:
-        """Nothing is ever repeated here."""
+        """No write is ever repeated here."""

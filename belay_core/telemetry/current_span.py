@@ -1,8 +1,8 @@
-"""A span that is current for a while; nearly nothing where nobody traces.
+"""A span that is current for a while; almost free without tracing.
 
-A span is sent when it ends: one that is open when its process is killed never arrives, and what hangs on it hangs on
-nothing. So belay's own spans hang on spans that have ended. Exporters send spans in the order in which they ended;
-a child then never arrives without its parent.
+A span is sent when it ends: one that is open when its process is killed never arrives, and its children have no
+parent. So the parents of belay's own spans are spans that have ended. Exporters send spans in the order in which they
+ended; a child then never arrives without its parent.
 """
 
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ from opentelemetry.trace import (
 from belay_core.telemetry import names
 
 _PROVIDER: Final = "_TRACER_PROVIDER"
-"""Where the API keeps the global provider; None until there is one."""
+"""The API's reference to the global provider; None until there is one."""
 _AROUND: Final = contexts.create_key("belay-around")
-"""The context key of an open span with which nothing of belay's is to end, and of the context round it."""
+"""The context key of an open span that must not be a parent of belay's own spans, with its outer context."""
 
 
 class CurrentSpan:
-    """An open span; what is opened until it is closed becomes its child."""
+    """An open span; spans that are opened until it is closed become its children."""
 
     __slots__ = ("_span", "_token")
 
@@ -49,11 +49,11 @@ class CurrentSpan:
 
     @property
     def recording(self) -> bool:
-        """Whether anybody will see what is written on the span."""
+        """Whether the span is recorded."""
         return self._span.is_recording()
 
     def link(self, context: Context) -> None:
-        """Join the span to the one that is current in this context, if any is."""
+        """Link the span to the current one of this context, if there is one."""
         other = get_current_span(context).get_span_context()
         if other.is_valid:
             self._span.add_link(other)
@@ -61,29 +61,29 @@ class CurrentSpan:
     def close(
         self, outcome: str, *, error: str | None = None, attributes: Mapping[str, str | int] | None = None
     ) -> None:
-        """End the span; ``error`` is a fixed word that says what went wrong, if anything did."""
+        """End the span; ``error`` is a fixed word for the error, if there was one."""
         contexts.detach(self._token)
         finish(self._span, outcome, error=error, attributes=attributes)
 
 
 def is_idle(tracer: Tracer) -> bool:
-    """Whether a span begun now would be seen by nobody: no provider is set."""
+    """Whether a span begun now would not be recorded: no provider is set."""
     if type(tracer) is not ProxyTracer or _is_set_already():
         return False
-    # The API's own question reads the environment each time, which costs more than all the rest of an idle span.
+    # The API's own check reads the environment each time, which costs more than all the rest of an idle span.
     if _PROVIDER in vars(trace):
         return vars(trace)[_PROVIDER] is None
     return type(get_tracer_provider()) is ProxyTracerProvider
 
 
 def is_unseen(tracer: Tracer) -> bool:
-    """Whether a span begun now in the current context would be seen by nobody: as ``is_idle``, and no other is open."""
+    """Whether a span begun now in the current context would not be recorded: as ``is_idle``, and no other is open."""
     return is_idle(tracer) and get_current_span() is INVALID_SPAN
 
 
 @cache
 def _is_set_already() -> bool:
-    """Whether there is a provider when this is asked first; one that the environment names is loaded then."""
+    """Whether there is a provider at the first call; one that the environment names is loaded then."""
     return type(get_tracer_provider()) is not ProxyTracerProvider
 
 
@@ -96,10 +96,10 @@ def open_span(
     attributes: Mapping[str, str | int] | None = None,
     for_others: bool = False,
 ) -> CurrentSpan | None:
-    """Begin a span and make it current; None where neither a recorded nor a remote trace would go through it.
+    """Begin a span and make it current; None if neither a recorded nor a remote trace would go through it.
 
-    A span that was not sampled becomes current too: its children must not begin traces of their own. Where it is
-    ``for_others``, those of belay's stores hang on what is round it (``around``).
+    A span that was not sampled becomes current too: its children must not begin traces of their own. With
+    ``for_others``, spans of belay's stores get the outer span as their parent (``around``).
     """
     if context is None and is_unseen(tracer):
         return None
@@ -121,7 +121,7 @@ def finish(
     attributes: Mapping[str, str | int] | None = None,
     end_time: int | None = None,
 ) -> None:
-    """Write on a span how it ended, and end it."""
+    """Set the outcome of a span, and end it."""
     if attributes:
         span.set_attributes(attributes)
     span.set_attribute(names.OUTCOME, outcome)

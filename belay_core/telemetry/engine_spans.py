@@ -1,4 +1,4 @@
-"""The spans of workflows: starts, drains, steps and gates, in one trace a run."""
+"""The spans of workflows: starts, executions, steps and gates, in one trace a run."""
 
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,11 +16,11 @@ from belay_core.workflows.middleware import Close, ExecutionFacts, GateFacts, Mi
 
 
 class EngineSpans(Middleware):
-    """Makes one trace a run: its start, its drains over crash and wait, and in them the steps and gates.
+    """Makes one trace a run: its start, its executions over crash and wait, and in them the steps and gates.
 
-    A replayed step leaves nothing, and no span waits for a person: a gate is one short span when it is asked and
-    one when it is answered. With ``linked`` every drain is a trace of its own, joined to the start by a link: for runs
-    that live longer than a viewer keeps a trace together.
+    A replayed step leaves no span, and no span waits for a person: a gate is one short span when it is asked and
+    one when it is decided. With ``linked`` every execution is a trace of its own, with a link to the start: for runs
+    that last longer than a viewer keeps a trace together.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, linked: bool = False) -> None:
@@ -34,14 +34,14 @@ class EngineSpans(Middleware):
 
     @override
     def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
-        # Where nobody sees it there is no trace to keep with the run either.
+        # Without a recorded span there is no trace to keep with the run either.
         return nullcontext() if self.idle else self._started(facts)
 
     @contextmanager
     def _started(self, facts: StartFacts) -> Generator[str | None]:
         attributes = {names.BELAY_RUN_ID: facts.run_id, names.BELAY_WORKFLOW: facts.workflow}
         name = f"{names.START} {facts.workflow}"
-        with _Stretch(self._tracer, name, attributes, kind=SpanKind.PRODUCER):
+        with _SpanScope(self._tracer, name, attributes, kind=SpanKind.PRODUCER):
             yield trace_context.written()
 
     @override
@@ -58,7 +58,7 @@ class EngineSpans(Middleware):
             names.BELAY_STEP_ATTEMPT: facts.attempt,
             names.BELAY_STEP_IDEMPOTENT: facts.idempotent,
         }
-        return _Stretch(self._tracer, f"{names.STEP} {facts.step}", attributes, for_others=True)
+        return _SpanScope(self._tracer, f"{names.STEP} {facts.step}", attributes, for_others=True)
 
     @override
     def gate(self, facts: GateFacts) -> None:
@@ -76,8 +76,8 @@ class EngineSpans(Middleware):
             finish(span, facts.answer or names.ASKED, attributes=attributes, end_time=moment)
 
 
-class _Stretch:
-    """Round a stretch of work: its span is current inside, and ends with what it was closed with."""
+class _SpanScope:
+    """A context manager whose span is current inside, and ends with the outcome that it was closed with."""
 
     __slots__ = ("_attributes", "_for_others", "_kind", "_name", "_outcome", "_span", "_tracer")
 

@@ -1,4 +1,4 @@
-"""One owner's stretch of work on a run, as spans that hold together although the owner may be killed."""
+"""One owner's execution of a run, as spans that form a tree even if the owner is killed."""
 
 from contextvars import Token
 from types import TracebackType
@@ -14,14 +14,14 @@ from belay_core.telemetry.operation_span import nanoseconds, outcome_of
 from belay_core.workflows.middleware import Close, ExecutionFacts
 
 ERRORS: Final = frozenset({"failed", "orphaned", names.FAILURE})
-"""The outcomes that are defects; losing a lease or being cancelled is none."""
+"""The outcomes that are errors; a lost lease and a cancellation are not."""
 
 
 class ExecutionSpan:
-    """Round a drain: a span without length when it begins, on which all the others hang, and when it ends its last.
+    """Around an execution: a span of no duration at its begin, the parent of all others, and one at its end.
 
-    The first is sent at once, and so before any span that hangs on it; the last says how long the drain took and how it
-    ended. Of an owner that was killed the last is missing, and nothing else that had ended.
+    The first is sent immediately, and so before its children; the last has duration and outcome of the execution. If
+    the owner was killed, only the last one is missing, and spans that had not ended.
     """
 
     __slots__ = ("_began", "_facts", "_first", "_linked", "_outcome", "_token", "_tracer")
@@ -40,8 +40,8 @@ class ExecutionSpan:
         started = trace_context.read(self._facts.trace)
         before = get_current_span(started).get_span_context()
         links = [Link(before)] if self._linked and before.is_valid else None
-        # Never a child of what happens to be current: a worker that was made inside a span would
-        # hang every run it ever drains below that one.
+        # Never a child of the current span: a worker that was made inside a span would make that span the
+        # parent of every run it ever executes.
         span = self._tracer.start_span(
             f"{names.INVOKE} {self._facts.workflow}",
             Context() if self._linked else started,
@@ -51,7 +51,7 @@ class ExecutionSpan:
         )
         if span.get_span_context().is_valid:
             finish(span, names.ACQUIRED, end_time=self._began)
-            # Not the span itself: an author who writes on the current one would be told that it has ended.
+            # Not the span itself: an author who writes on the current span would get a warning.
             self._first = set_span_in_context(NonRecordingSpan(span.get_span_context()))
             self._token: Token[Context] = contexts.attach(self._first)
         return self._close
@@ -76,9 +76,9 @@ class ExecutionSpan:
 
 
 def ending(closed: str | None, error: BaseException | None) -> str:
-    """The outcome of a stretch that was closed with this word, or not at all, and left with this exception or none."""
+    """The outcome of an execution that was closed with this word (None: not at all), and raised this error or none."""
     if closed is None or (closed == names.FAILURE and error is not None):
-        # Whoever was stopped from outside can only say that it failed; the exception knows better.
+        # Code that was cancelled from outside can only report a failure; the exception is more exact.
         return outcome_of(error)
     return closed
 

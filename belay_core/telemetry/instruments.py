@@ -1,4 +1,4 @@
-"""What telemetry writes with: one tracer, five counters and a gauge, given by OpenTelemetry."""
+"""The instruments of telemetry: one tracer, five counters and a gauge of OpenTelemetry."""
 
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -14,7 +14,7 @@ from belay_core.telemetry import names
 from belay_core.telemetry.outcome_counts import Series
 
 AfterCommit: TypeAlias = Callable[[Hook], bool]
-"""Runs a hook once the write under way has committed; answers whether there is one."""
+"""Runs a hook once the open write has committed; returns whether there is one."""
 
 _COUNTERS: Final = (
     (names.CLAIMS, "{claim}", "Attempts to own a run, by operation and outcome"),
@@ -26,7 +26,7 @@ _COUNTERS: Final = (
 
 
 class Instruments:
-    """The tracer and the counters of these providers, or of the global ones, also where those are set later."""
+    """The tracer and the counters of these providers, or of the global ones, also if those are set later."""
 
     def __init__(
         self,
@@ -43,32 +43,32 @@ class Instruments:
         self._after_commit: AfterCommit = _committed_already
 
     def deferred(self, after_commit: AfterCommit) -> "Instruments":
-        """The same instruments for what is done inside a write."""
+        """The same instruments for operations inside a write."""
         twin = copy(self)
         twin._after_commit = after_commit  # noqa: SLF001  the twin is of this very class
         return twin
 
     def count(self, series: Series, units: int = 1) -> None:
-        """Add to one line of a counter."""
+        """Add to one series of a counter."""
         self._counters[series.counter].add(units, series.attributes)
 
-    def count_over(self) -> None:
-        """One more run is over, once what ended it has committed."""
-        if not self._after_commit(self._add_over):
-            self._add_over()
+    def count_ended(self) -> None:
+        """Count a run that has ended, once the write that ended it has committed."""
+        if not self._after_commit(self._add_ended):
+            self._add_ended()
 
     def count_retry(self) -> None:
-        """One more write is sent again."""
+        """Count a retry of a write."""
         self._counters[names.WRITE_RETRIES].add(1)
 
-    def watch_queue(self, writer: Writer) -> None:
-        """Show how many writes wait at this writer, for as long as it is there."""
+    def observe_queue(self, writer: Writer) -> None:
+        """Report the writes that wait at this writer, as long as it exists."""
         self._writers.add(writer)
 
     def _queued(self, _options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
         yield metrics.Observation(sum(writer.queued for writer in self._writers))
 
-    def _add_over(self) -> None:
+    def _add_ended(self) -> None:
         self._counters[names.THROUGHPUT].add(1)
 
 
@@ -77,20 +77,20 @@ def _committed_already(_hook: Hook) -> bool:
 
 
 def tracer(provider: trace.TracerProvider | None = None) -> trace.Tracer:
-    """The tracer of this provider, or of the global one, also where that is set later."""
+    """The tracer of this provider, or of the global one, also if that is set later."""
     return trace.get_tracer(names.SCOPE, _release(), provider)
 
 
 @cache
 def _global_instruments() -> Instruments:
-    """Shared by all that is observed in this process: OpenTelemetry keeps every instrument it has made."""
+    """One set a process: OpenTelemetry keeps every instrument it has made."""
     return Instruments()
 
 
 def instruments(
     tracer_provider: trace.TracerProvider | None = None, meter_provider: metrics.MeterProvider | None = None
 ) -> Instruments:
-    """The instruments of these providers; the global ones stand in for what is None."""
+    """The instruments of these providers; None means the global one."""
     if tracer_provider is None and meter_provider is None:
         return _global_instruments()
     return Instruments(tracer_provider, meter_provider)

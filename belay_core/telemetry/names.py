@@ -1,8 +1,8 @@
-"""Every name telemetry gives to a span, an attribute or a counter, spelled once.
+"""Every name of a span, an attribute or a counter.
 
-Store spans and counters speak the words of the store contract: its operations, and its parameters as keys without a
-prefix. Spans of workflows stand among spans of other libraries, so their keys begin with ``belay.``. ``outcome`` is
-one word everywhere, so that one query finds every span that ended in the same way.
+Store spans and counters use the names of the store contract: its operations, and its parameters as keys without a
+prefix. Spans of workflows are mixed with spans of other libraries, so their keys begin with ``belay.``. ``outcome``
+has the same values everywhere, so that one query finds every span that ended in the same way.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ SCOPE: Final = "belay"
 
 # Spans of the stores.
 
-# Spans of workflows; a name follows the word.
+# Spans of workflows; a name follows.
 
 START: Final = "start"
 INVOKE: Final = "invoke_workflow"

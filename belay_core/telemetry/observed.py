@@ -1,4 +1,4 @@
-"""Stores that are watched while they do what they did before."""
+"""Observe the stores of a bundle."""
 
 from dataclasses import replace
 from typing import TypedDict
@@ -34,9 +34,9 @@ def observed(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> Stores:
-    """The same stores with a span and a count of what each operation did; the global providers unless others are given.
+    """The same stores with a span and a count of each operation; the global providers unless others are given.
 
-    Answers and exceptions are those of the store, unchanged. A store that is observed already is left as it is,
+    Outcomes and exceptions are those of the store, unchanged. A store that is observed already is left unchanged,
     and so are approvals that are absent.
     """
     tools = instruments(tracer_provider, meter_provider)

@@ -1,4 +1,4 @@
-"""Watching one store operation from outside: its span, its outcome, its counters."""
+"""Observe one store operation: its span, its outcome, its counters."""
 
 from asyncio import CancelledError
 from collections import Counter
@@ -16,25 +16,25 @@ from belay_core.errors import AttemptStoreError, InvalidInput, StoreError
 from belay_core.telemetry import names, trace_context
 from belay_core.telemetry.current_span import CurrentSpan, around, finish, is_unseen, open_span
 from belay_core.telemetry.instruments import Instruments
-from belay_core.telemetry.outcome_counts import Counted, spelled
+from belay_core.telemetry.outcome_counts import Counted, outcome_name
 
 Answer = TypeVar("Answer")
 Rows = TypeVar("Rows", bound=tuple[object, ...])
 Identity: TypeAlias = Callable[[], Mapping[str, str | int]]
-"""The attributes that say whom an operation was about; read only after it, and only for a span that is kept."""
+"""Returns the attributes that identify what an operation was about; called after it, and only for a recorded span."""
 
 _SUPPRESSED: Final = "suppress_instrumentation"
-"""The context key under which instrumentations of databases keep silent."""
+"""The context key that suppresses other instrumentations."""
 
 _ENDED_TOO_EARLY: Final = "finish requires a terminal state and valid timestamp"
 """The complaint of ``finish`` that the contract raises when the identity is known to be valid."""
 
 
 class OperationSpan:
-    """Round one operation; called with its answer, which it gives back as it was.
+    """A context manager around one operation; called with its outcome, which it returns unchanged.
 
-    Nothing is asked of the arguments beforehand: whether they are valid is the store's to say, and an invalid call
-    ends with its outcome alone.
+    The arguments are not read before: only the store knows whether they are valid, and an invalid call gets no
+    attribute but its outcome.
     """
 
     __slots__ = ("_answers", "_counted", "_found", "_identity", "_instruments", "_name", "_span", "_units")
@@ -57,27 +57,27 @@ class OperationSpan:
         self._span: CurrentSpan | None = None
 
     def __call__(self, answer: Answer) -> Answer:
-        """Note the answer."""
+        """Note the outcome."""
         self._answers = (type(answer),)
         return answer
 
     def each(self, answers: Rows) -> Rows:
-        """Note answers that stand for one subject each."""
+        """Note outcomes, one for each subject."""
         self._answers = tuple(type(answer) for answer in answers)
         return self.listed(answers)
 
     def listed(self, rows: Rows) -> Rows:
-        """Note how many rows were read."""
+        """Note the number of rows."""
         self.found(len(rows))
         return rows
 
     def found(self, count: int) -> None:
-        """Note how many subjects the operation met."""
+        """Note the number of subjects that the operation found."""
         self._found = count
 
     @property
     def recording(self) -> bool:
-        """Whether anybody will see the span."""
+        """Whether the span is recorded."""
         return self._span is not None and self._span.recording
 
     def joined(self, trace: str | None) -> None:
@@ -96,7 +96,7 @@ class OperationSpan:
         self._count(error)
         if self._span is not None:
             attributes = self._attributes(error) if self.recording else None
-            self._span.close(self._outcome(error), error=_word(error), attributes=attributes)
+            self._span.close(self._outcome(error), error=_error_code(error), attributes=attributes)
 
     def _count(self, error: BaseException | None) -> None:
         counted = self._counted
@@ -114,19 +114,19 @@ class OperationSpan:
             if answer in counted.answers:
                 self._instruments.count(counted.answers[answer], units)
             if answer is counted.over:
-                self._instruments.count_over()
+                self._instruments.count_ended()
 
     def _outcome(self, error: BaseException | None) -> str:
-        """One name for all answers: theirs where they agree, ``success`` where the operation has none."""
+        """One name for all outcomes: theirs if they agree, ``success`` if the operation has none."""
         if error is not None or not self._answers:
             return outcome_of(error)
         first = self._answers[0]
-        return spelled(first) if all(answer is first for answer in self._answers) else names.MIXED
+        return outcome_name(first) if all(answer is first for answer in self._answers) else names.MIXED
 
     def _attributes(self, error: BaseException | None) -> dict[str, str | int]:
         attributes: dict[str, str | int] = {}
         if self._identity is not None and not _invalid(error):
-            # A store that admits more than the contract must not fail because it is watched.
+            # A store that accepts more than the contract must not fail because it is observed.
             with suppress(AttributeError, TypeError):
                 attributes.update(self._identity())
         if self._found is not None:
@@ -135,10 +135,10 @@ class OperationSpan:
 
 
 class PollSpan(OperationSpan):
-    """Round an operation that is asked again and again, and mostly finds nothing.
+    """Around an operation that polls, and mostly finds nothing.
 
     Its span is made afterwards, with the time it began, and only when something was found or it failed. Meanwhile
-    instrumentations of databases are told to keep silent, so that idle workers send nothing at all.
+    instrumentations of databases are suppressed, so that idle workers send no spans.
     """
 
     __slots__ = ("_began", "_silence")
@@ -153,29 +153,29 @@ class PollSpan(OperationSpan):
     ) -> None:
         contexts.detach(self._silence)
         self._count(error)
-        if not self._found and _word(error) is None:
+        if not self._found and _error_code(error) is None:
             return
         span = self._instruments.tracer.start_span(self._name, around(), start_time=self._began)
         attributes = self._attributes(error) if span.is_recording() else None
-        finish(span, self._outcome(error), error=_word(error), attributes=attributes)
+        finish(span, self._outcome(error), error=_error_code(error), attributes=attributes)
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """The outcome of what has no answer, or broke off before one was given."""
+    """The outcome of an operation that returns none, or raised."""
     if error is None:
         return names.SUCCESS
     return names.INTERRUPT if isinstance(error, CancelledError) else names.FAILURE
 
 
-def _word(error: BaseException | None) -> str | None:
-    """The word for what went wrong: a store's code, never a text; None where nothing did, or it was cancelled."""
+def _error_code(error: BaseException | None) -> str | None:
+    """The code of an error: a store's code, never a text; None without an error, or if it was a cancellation."""
     if error is None or isinstance(error, CancelledError):
         return None
     return error.code if isinstance(error, StoreError) else names.FAILURE
 
 
 def _invalid(error: BaseException | None) -> bool:
-    """Whether nothing that was given can be trusted; the contract knows two exceptions (run store 12.2)."""
+    """Whether the arguments are invalid; the contract has two exceptions (run store 12.2)."""
     if isinstance(error, AttemptStoreError) and _identified(error):
         return False
     return isinstance(error, InvalidInput) or (isinstance(error, StoreError) and error.code.startswith("invalid_"))
@@ -183,7 +183,7 @@ def _invalid(error: BaseException | None) -> bool:
 
 def _identified(error: AttemptStoreError) -> bool:
     if error.method == "heartbeat":
-        # Annotated once the owner is admitted; the wrapper leaves out what of the rest is not.
+        # Annotated once the owner is valid; the wrapper leaves out other arguments that are not.
         return not error.detail.startswith("owner ")
     return error.detail == _ENDED_TOO_EARLY
 
@@ -192,5 +192,5 @@ _CLOCK: Final = SystemClock()
 
 
 def nanoseconds() -> int:
-    """The machine's time as spans carry it; not the stores' clock, which tests move by hand."""
+    """The machine's time as spans have it; not the stores' clock, which tests advance by hand."""
     return int(_CLOCK.now() * 1e6)

@@ -1,4 +1,4 @@
-"""How answers are spelled, and where they are counted: one table an operation, its keys exactly its outcomes."""
+"""Names of outcomes, and where they are counted: one table an operation, its keys exactly its outcomes."""
 
 import re
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from belay_core.stores.runs import (
 from belay_core.telemetry import names
 
 Outcomes: TypeAlias = "type[object] | UnionType"
-"""The answers of one operation: a union of classes, or the only class."""
+"""The outcomes of one operation: a union of classes, or the only class."""
 
 _SECOND_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def spelled(outcome: type[object]) -> str:
+def outcome_name(outcome: type[object]) -> str:
     """The name of an outcome's class in snake_case: ``FenceLost`` is ``fence_lost``."""
     return _in_snake_case(outcome.__name__)
 
@@ -39,7 +39,7 @@ def _in_snake_case(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a counter: its name and the attributes that tell the line from others."""
+    """One series: the name of a counter, and attributes."""
 
     counter: str
     attributes: Mapping[str, str]
@@ -47,9 +47,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Where one operation is counted: by the class of its answer, or by how it broke off.
+    """Where one operation is counted: by the class of its outcome, or by how it failed.
 
-    ``over`` is the answer after which the run is over and adds to the throughput.
+    ``over`` is the outcome after which the run has ended and adds to the throughput.
     """
 
     answers: Mapping[type[object], Series]
@@ -64,12 +64,12 @@ def _counted(counter: str, fixed: Mapping[str, str], outcomes: Outcomes, over: t
 
     # A class alone has no arguments.
     classes: tuple[type[object], ...] = get_args(outcomes) or (cast("type[object]", outcomes),)
-    table = {outcome: series(spelled(outcome)) for outcome in classes}
+    table = {outcome: series(outcome_name(outcome)) for outcome in classes}
     return Counted(MappingProxyType(table), series(names.FAILURE), series(names.INTERRUPT), over)
 
 
 def _by_status(outcomes: Outcomes, over: type[object]) -> Mapping[str, Counted]:
-    # A status that is none is a caller's text. As a label it would make a series of every mistake.
+    # An unknown status is a caller's text. As an attribute it would make a series of every mistake.
     tables = {
         str(to): _counted(names.TRANSITIONS, {names.TO: str(to)}, outcomes, over if to in TERMINAL else None)
         for to in (*RunStatus, names.INVALID)
@@ -93,7 +93,7 @@ GIVE_UP: Final = _counted(names.TRANSITIONS, {names.TO: str(RunStatus.FAILED)}, 
 
 
 def to_status(given: object) -> str:
-    """The requested status as it stands on spans and counters; what is none is ``invalid``."""
+    """The requested status as spans and counters have it; ``invalid`` for an unknown one."""
     return str(given) if isinstance(given, str) and given in TRANSITION_OWNED else names.INVALID
 
 
@@ -108,5 +108,5 @@ def settle(status: object) -> Counted:
 
 
 def resolve(resolution: Resolution) -> Counted | None:
-    """Where an operator's word is counted: giving up ends the run, the other words move nothing."""
+    """Where a resolution is counted: ``give_up`` ends the run, the others change no status."""
     return GIVE_UP if isinstance(resolution, GiveUp) else None

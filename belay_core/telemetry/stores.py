@@ -1,7 +1,7 @@
-"""Every store, watched: one table of its operations, and one way to watch them.
+"""Observed stores: one table of operations a store, and one generic wrapper.
 
-An operation is watched as its row says: whom its span is about, where its answers are counted, and what of the answer
-is shown. ``PollSpan`` is for what is asked again and again: it leaves a span only where something was found or failed.
+The row of an operation says which attributes its span has, where its outcomes are counted, and what of the outcome
+is noted. ``PollSpan`` is for operations that poll: it leaves a span only if something was found or failed.
 """
 
 import inspect
@@ -36,7 +36,7 @@ from belay_core.values.numbers import is_safe
 from belay_core.values.text import is_durable
 
 T = TypeVar("T")
-Shown: TypeAlias = Mapping[str, str | int]
+Attributes: TypeAlias = Mapping[str, str | int]
 
 _TRUSTED: Final = 17
 _RUNS: Final = "belay.run_store"
@@ -45,12 +45,12 @@ _APPROVALS: Final = "belay.approval_store"
 _WRITE: Final = "belay.writer.write"
 
 
-def _nothing_shown(*_given: Any) -> Shown:
+def _no_attributes(*_given: Any) -> Attributes:
     return {}
 
 
 def _plain(_seen: OperationSpan, answer: Any) -> None:
-    """An answer that is no outcome."""
+    """A result that is no outcome."""
 
 
 def _outcome(seen: OperationSpan, answer: Any) -> None:
@@ -67,9 +67,9 @@ def _rows(seen: OperationSpan, answer: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How one operation is watched: ``shown`` and ``counted`` are given its arguments, ``seen`` its answer."""
+    """How one operation is observed: ``attributes`` and ``counted`` get its arguments, ``seen`` its result."""
 
-    shown: Callable[..., Shown] = _nothing_shown
+    attributes: Callable[..., Attributes] = _no_attributes
     seen: Callable[[OperationSpan, Any], None] = _plain
     counted: Counted | Callable[..., Counted | None] | None = None
     watch: type[OperationSpan] = OperationSpan
@@ -77,15 +77,15 @@ class Operation:
 
 
 class Observed:
-    """A store that does what the one it is given does, and leaves spans and counts of it."""
+    """A wrapper of a store that forwards its operations, with spans and counts."""
 
     def __init__(self, store: Any, instruments: Instruments) -> None:
         self.store = store
         self.instruments = instruments
 
 
-def watched(protocol: Any, prefix: str, operations: Mapping[str, Operation], base: type[Observed] = Observed) -> Any:
-    """A class that watches a store of this protocol; what ``base`` does not do itself is done as its row says."""
+def observe(protocol: Any, prefix: str, operations: Mapping[str, Operation], base: type[Observed] = Observed) -> Any:
+    """A class that observes a store of this protocol; operations that ``base`` lacks are generated from their rows."""
     methods = {
         name: _method(f"{prefix}.{name}", getattr(protocol, name), operations[name])
         for name in protocol.__abstractmethods__
@@ -96,15 +96,15 @@ def watched(protocol: Any, prefix: str, operations: Mapping[str, Operation], bas
 
 def _method(span: str, function: Callable[..., Any], operation: Operation) -> Callable[..., Awaitable[Any]]:
     name, parameters = function.__name__, tuple(inspect.signature(function).parameters)[1:]
-    shown, note, counted = operation.shown, operation.seen, operation.counted
+    attributes, note, counted = operation.attributes, operation.seen, operation.counted
     watch, units = operation.watch, operation.units
 
     async def method(self: Observed, *given: Any, **named: Any) -> Any:
-        # The table's functions are given all by position, as far as it was given.
+        # The table's functions get the arguments by position.
         each = (*given, *(named[key] for key in parameters[len(given) :] if key in named)) if named else given
         table = counted(*each) if callable(counted) else counted
         count = 1 if units is None else units(*each)
-        with watch(self.instruments, span, lambda: shown(*each), table, count) as seen:
+        with watch(self.instruments, span, lambda: attributes(*each), table, count) as seen:
             answer = await getattr(self.store, name)(*given, **named)
             note(seen, answer)
             return answer
@@ -113,43 +113,43 @@ def _method(span: str, function: Callable[..., Any], operation: Operation) -> Ca
     return method
 
 
-def _first_as(key: str) -> Callable[..., Shown]:
-    """Show the first argument under this key."""
+def _first_as(key: str) -> Callable[..., Attributes]:
+    """The first argument as an attribute under this key."""
 
-    def shown(value: Any, *_more: Any) -> Shown:
+    def attributes(value: Any, *_more: Any) -> Attributes:
         return {key: value}
 
-    return shown
+    return attributes
 
 
 _run: Final = _first_as(names.RUN_ID)
 
 
-def _owned(run_id: Any, owner: OwnerId, *_more: Any) -> Shown:
+def _owned(run_id: Any, owner: OwnerId, *_more: Any) -> Attributes:
     return {names.RUN_ID: run_id, names.OWNER_HOST_ID: owner.host_id}
 
 
-def _taken(run_id: Any, expected: Any, owner: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+def _taken(run_id: Any, expected: Any, owner: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return _owned(run_id, owner)
 
 
-def _parked_by(run_id: Any, waiting: Any, owner: OwnerId) -> Shown:  # noqa: ARG001
+def _parked_by(run_id: Any, waiting: Any, owner: OwnerId) -> Attributes:  # noqa: ARG001
     return _owned(run_id, owner)
 
 
-def _claimant(run_id: Any, claimant: OwnerId, *_more: Any) -> Shown:
+def _claimant(run_id: Any, claimant: OwnerId, *_more: Any) -> Attributes:
     return {names.RUN_ID: run_id, names.CLAIMANT_HOST_ID: claimant.host_id}
 
 
-def _claimed(run_id: Any, expected: Any, claimant: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+def _claimed(run_id: Any, expected: Any, claimant: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return _claimant(run_id, claimant)
 
 
-def _recovered(run_id: Any, stale: Any, claimed_at: Any, observer: OwnerId, *_more: Any) -> Shown:  # noqa: ARG001
+def _recovered(run_id: Any, stale: Any, claimed_at: Any, observer: OwnerId, *_more: Any) -> Attributes:  # noqa: ARG001
     return {names.RUN_ID: run_id, names.OBSERVER_HOST_ID: observer.host_id}
 
 
-def _moved(run_id: Any, owner: OwnerId, to_status: Any, *_more: Any) -> Shown:
+def _moved(run_id: Any, owner: OwnerId, to_status: Any, *_more: Any) -> Attributes:
     return {**_owned(run_id, owner), names.TO: outcome_counts.to_status(to_status)}
 
 
@@ -162,12 +162,12 @@ def _step(command: commands.Ask | commands.Sleep | commands.Withdraw | commands.
     return {**_lease(command.lease), names.STEP_KEY: attempt.step_key, names.ATTEMPT: attempt.attempt}
 
 
-def _renewed(command: commands.Renew) -> Shown:
-    """The host of the leases; a worker renews its own and no others."""
+def _renewed(command: commands.Renew) -> Attributes:
+    """The host of the leases; a worker renews only its own."""
     return {names.OWNER_HOST_ID: command.leases[0].owner.host_id} if command.leases else {}
 
 
-def _recorded(command: commands.Record) -> Shown:
+def _recorded(command: commands.Record) -> Attributes:
     attributes = {**_lease(command.lease), names.COUNT: len(command.attempts)}
     if len(command.attempts) == 1:
         attributes[names.STEP_KEY] = command.attempts[0].step_key
@@ -175,45 +175,45 @@ def _recorded(command: commands.Record) -> Shown:
     return attributes
 
 
-def _asked(command: commands.Ask) -> Shown:
+def _asked(command: commands.Ask) -> Attributes:
     return {**_step(command), names.APPROVAL_ID: command.approval.approval_id}
 
 
-def _lapsed(command: commands.Lapse) -> Shown:
+def _lapsed(command: commands.Lapse) -> Attributes:
     return {**_step(command), names.APPROVAL_ID: command.approval_id}
 
 
-def _parked(command: commands.Park) -> Shown:
+def _parked(command: commands.Park) -> Attributes:
     to = str(RunStatus.SUSPENDED)
     return {**_lease(command.lease), names.TO: to, names.WAITING_REASON: command.waiting.reason}
 
 
-def _settled(command: commands.Settle) -> Shown:
+def _settled(command: commands.Settle) -> Attributes:
     return {**_lease(command.lease), names.TO: outcome_counts.to_status(command.status)}
 
 
-def _started(command: commands.Start) -> Shown:
+def _started(command: commands.Start) -> Attributes:
     return {names.RUN_ID: command.run_id, names.WORKFLOW: command.workflow}
 
 
-def _decided(command: commands.Decide) -> Shown:
+def _decided(command: commands.Decide) -> Attributes:
     return {names.APPROVAL_ID: command.approval_id, names.DECISION: command.decision}
 
 
-def _resolved(command: commands.Resolve) -> Shown:
-    return {names.RUN_ID: command.run_id, names.RESOLUTION: outcome_counts.spelled(type(command.resolution))}
+def _resolved(command: commands.Resolve) -> Attributes:
+    return {names.RUN_ID: command.run_id, names.RESOLUTION: outcome_counts.outcome_name(type(command.resolution))}
 
 
-def _read(command: commands.History) -> Shown:
-    """The run that is read, where it is one."""
+def _read(command: commands.History) -> Attributes:
+    """The run that is read, if it is one."""
     return {names.RUN_ID: command.run_ids[0]} if len(command.run_ids) == 1 else {}
 
 
-def _acquiring(command: commands.Acquire) -> Shown:
+def _acquiring(command: commands.Acquire) -> Attributes:
     return {names.OWNER_HOST_ID: command.owner.host_id}
 
 
-def _cancelled(command: commands.Cancel) -> Shown:
+def _cancelled(command: commands.Cancel) -> Attributes:
     return {names.RUN_ID: command.run_id}
 
 
@@ -279,12 +279,12 @@ def _attempt(attempt: AttemptId | Attempt | FinishAttempt) -> dict[str, str | in
     }
 
 
-def _written(attempt: AttemptId | Attempt | FinishAttempt, *more: Any) -> Shown:
+def _written(attempt: AttemptId | Attempt | FinishAttempt, *more: Any) -> Attributes:
     return {**_attempt(attempt), names.OWNER_HOST_ID: more[-1].host_id}
 
 
-def _beating(run_id: Any, digest: str, attempt: int, owner: OwnerId, *_more: Any) -> Shown:
-    """Without ids that are none: a heartbeat is annotated before they are admitted (run store 12.2)."""
+def _attempt_heartbeat(run_id: Any, digest: str, attempt: int, owner: OwnerId, *_more: Any) -> Attributes:
+    """Without invalid ids: a heartbeat is annotated before they are checked (run store 12.2)."""
     given = _written(AttemptId(run_id, digest, attempt), owner)
     return {
         key: value for key, value in given.items() if (is_safe(value) if key == names.ATTEMPT else is_durable(value))
@@ -295,7 +295,7 @@ ATTEMPTS: Final[Mapping[str, Operation]] = {
     "put": Operation(_written, _outcome),
     "get": Operation(_attempt),
     "finish": Operation(_written, _outcome),
-    "heartbeat": Operation(_beating, _outcome),
+    "heartbeat": Operation(_attempt_heartbeat, _outcome),
     "patch": Operation(_written, _outcome),
     "record": Operation(_recorded, _outcome),
     "sleep": Operation(_step, _outcome),
@@ -330,7 +330,7 @@ def _page(kind: type, rows: Callable[[Any], int | None]) -> Callable[[OperationS
         if count is not None:
             seen.found(count)
         elif not isinstance(answer, kind):
-            # Told once: nothing goes on before it is seen to.
+            # Noted once: the caller has to rebuild before it continues.
             if kind is ChangesPage:
                 seen.found(1)
             seen(answer)
@@ -349,7 +349,7 @@ RETENTION: Final[Mapping[str, Operation]] = {"delete": Operation(_run, _outcome)
 
 
 class _Attempts(Observed):
-    """``record`` happens most: where no span would be seen, the store is called as it is."""
+    """``record`` is the most frequent: without a recorded span the store is called directly."""
 
     def __init__(self, store: AttemptContract, instruments: Instruments) -> None:
         super().__init__(store, instruments)
@@ -366,7 +366,7 @@ class _Attempts(Observed):
             return seen(await self.store.record(command))
 
     def _is_unseen(self) -> bool:
-        """Whether no span would be seen; asked again after some records, since a provider may come."""
+        """Whether no span would be recorded; checked again after some records, since a provider may be set later."""
         if self._unseen == 0:
             self._unseen = _TRUSTED if is_idle(self.instruments.tracer) else 1
         self._unseen -= 1
@@ -379,14 +379,14 @@ class _Approvals(Observed):
         self._runs = runs
 
     async def decide(self, command: commands.Decide) -> Any:
-        """It belongs to the trace of the request it came with, and is joined to its run's by a link."""
+        """Decide; the span belongs to the trace of the request, with a link to that of the run."""
         with OperationSpan(self.instruments, f"{_APPROVALS}.decide", lambda: _decided(command)) as seen:
             if seen.recording:
                 seen.joined(await self._trace_of(command))
             return seen(await self.store.decide(command))
 
     async def _trace_of(self, command: commands.Decide) -> str | None:
-        """The trace of the run that asked; None where that cannot be read, which must not prevent the decision.
+        """The trace of the approval's run; None if that cannot be read, which must not prevent the decision.
 
         Read before the decision: a caller that is cancelled during this read has decided nothing.
         """
@@ -397,31 +397,31 @@ class _Approvals(Observed):
         return None
 
 
-ObservedRunStore: Final[Callable[[RunStore, Instruments], RunStore]] = watched(RunStore, _RUNS, RUNS)
-_ObservedRunContract: Final[Callable[[RunContract, Instruments], RunContract]] = watched(RunContract, _RUNS, RUNS)
-ObservedAttemptStore: Final[Callable[[AttemptStore, Instruments], AttemptStore]] = watched(
+ObservedRunStore: Final[Callable[[RunStore, Instruments], RunStore]] = observe(RunStore, _RUNS, RUNS)
+_ObservedRunContract: Final[Callable[[RunContract, Instruments], RunContract]] = observe(RunContract, _RUNS, RUNS)
+ObservedAttemptStore: Final[Callable[[AttemptStore, Instruments], AttemptStore]] = observe(
     AttemptStore, _ATTEMPTS, ATTEMPTS, _Attempts
 )
-_ObservedAttemptContract: Final[Callable[[AttemptContract, Instruments], AttemptContract]] = watched(
+_ObservedAttemptContract: Final[Callable[[AttemptContract, Instruments], AttemptContract]] = observe(
     AttemptContract, _ATTEMPTS, ATTEMPTS, _Attempts
 )
-ObservedApprovalStore: Final[Callable[[ApprovalStore, Instruments, RunStore], ApprovalStore]] = watched(
+ObservedApprovalStore: Final[Callable[[ApprovalStore, Instruments, RunStore], ApprovalStore]] = observe(
     ApprovalStore, _APPROVALS, APPROVALS, _Approvals
 )
-ObservedWaitingStore: Final[Callable[[WaitingStore, Instruments], WaitingStore]] = watched(
+ObservedWaitingStore: Final[Callable[[WaitingStore, Instruments], WaitingStore]] = observe(
     WaitingStore, "belay.waiting_store", WAITING
 )
-ObservedJournal: Final[Callable[[Journal, Instruments], Journal]] = watched(Journal, "belay.journal", JOURNAL)
-ObservedChanges: Final[Callable[[Changes, Instruments], Changes]] = watched(Changes, "belay.changes", CHANGES)
-ObservedRetention: Final[Callable[[Retention, Instruments], Retention]] = watched(
+ObservedJournal: Final[Callable[[Journal, Instruments], Journal]] = observe(Journal, "belay.journal", JOURNAL)
+ObservedChanges: Final[Callable[[Changes, Instruments], Changes]] = observe(Changes, "belay.changes", CHANGES)
+ObservedRetention: Final[Callable[[Retention, Instruments], Retention]] = observe(
     Retention, "belay.retention", RETENTION
 )
-_ObservedReads: Final[Callable[[SnapshotReads, Instruments], SnapshotReads]] = watched(SnapshotReads, _RUNS, _READS)
-"""Reads of one moment: their spans are those of the run store's reads."""
+_ObservedReads: Final[Callable[[SnapshotReads, Instruments], SnapshotReads]] = observe(SnapshotReads, _RUNS, _READS)
+"""Reads of a snapshot: their spans are those of the run store's reads."""
 
 
 class ObservedSnapshots(Observed, Snapshots):
-    """Views that stand still."""
+    """Snapshots whose reads are observed."""
 
     @override
     @asynccontextmanager
@@ -433,14 +433,14 @@ class ObservedSnapshots(Observed, Snapshots):
 class ObservedWriter(Observed, Writer):
     """The write boundary.
 
-    A run that is over is counted when the outermost write has committed: an attempt that is rolled back or repeated
+    A run that has ended is counted when the outermost write has committed: an attempt that is rolled back or repeated
     has ended no run.
     """
 
     def __init__(self, writer: Writer, instruments: Instruments) -> None:
         super().__init__(writer, instruments)
         writer.on_retry(instruments.count_retry)
-        instruments.watch_queue(writer)
+        instruments.observe_queue(writer)
 
     @override
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:

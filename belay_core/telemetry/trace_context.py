@@ -1,4 +1,4 @@
-"""The text that joins a run to its trace: a W3C trace context as a JSON object, kept with the run."""
+"""The trace context of a run: a W3C trace context as a JSON object, stored with the run."""
 
 import json
 from typing import Final, cast
@@ -9,20 +9,20 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 _MAXIMUM_LENGTH: Final = 4_096
-"""Longer texts are none of ours: a header of the standard has at most 512 characters, with escapes some more."""
+"""Longer texts were not written here: a header of the standard has at most 512 characters, plus escapes."""
 
 
 def written() -> str | None:
-    """The current trace context as text; None where there is none."""
+    """The current trace context as text; None if there is none."""
     headers: dict[str, str] = {}
     _PROPAGATOR.inject(headers)
     return json.dumps(headers, separators=(",", ":")) if headers else None
 
 
 def read(text: str | None) -> Context:
-    """A context whose current span is the one that was written; an empty one where that cannot be told.
+    """A context whose current span is the one that was written; an empty one if the text is invalid.
 
-    Never raises: a text somebody damaged must not keep a run from being executed. It then begins a trace of its own.
+    Never raises: a damaged text must not keep a run from being executed. The run then begins a new trace.
     """
     return _PROPAGATOR.extract(_headers(text), Context())
 

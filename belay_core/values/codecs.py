@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Untyped:
-    """Stands for a missing annotation: plain JSON, exactly as written."""
+    """Marks a missing annotation: plain JSON, unchanged."""
 
 
 _PLAIN: Final = frozenset({Untyped, str, int, float, bool, NoneType})
@@ -29,7 +29,7 @@ _CONTAINERS: Final[Mapping[Any, type]] = {
     **dict.fromkeys((dict, dict[str, Any], dict[str, object]), dict),
     **dict.fromkeys((list, list[Any], list[object]), list),
 }
-"""Annotations that say no more than which container of plain JSON it is."""
+"""Annotations that name only a container of plain JSON."""
 _SCALARS: Final[Mapping[Any, frozenset[type]]] = {
     Untyped: frozenset({str, int}),
     str: frozenset({str}),
@@ -37,9 +37,9 @@ _SCALARS: Final[Mapping[Any, frozenset[type]]] = {
 }
 _SHORT: Final = 4_096
 _WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
-"""Fields under their own names, computed ones left out: what their type takes in again."""
+"""Fields under their own names, without computed ones: what their type accepts as input."""
 _READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
-"""Fields by their own names or by the aliases that people and other systems write."""
+"""Fields by their own names or by their aliases."""
 
 
 class Codec(Generic[T]):
@@ -75,7 +75,7 @@ class Codec(Generic[T]):
         if kind is self._container:
             text = json.admitted(value, max_bytes=limits.MAXIMUM_VALUE_BYTES)
             if text is not None:
-                # Exactly the built-in types of JSON, all through: they read back as they are, whoever reads.
+                # Only the built-in types of JSON, at every depth: they read back equal.
                 read_back: Any = json.decode(text)
                 return text, read_back
         data = self._dumped(value)
@@ -125,7 +125,7 @@ class Codec(Generic[T]):
         return json.encode(data)
 
     def _dumped(self, value: object) -> Any:
-        """The value as data, or what is taken for it; whether it is, remains to be seen."""
+        """The value as JSON data, by pydantic; the caller checks it."""
         if self._plain:
             self._require_plain(value)
             return value
@@ -168,7 +168,7 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same but for the order of what came from a set, which is any order."""
+    """Whether two values are equal except for the order of lists that came from a set, which is arbitrary."""
     return one == other or _ordered(one) == _ordered(other)
 
 
@@ -205,7 +205,7 @@ def codec_for(annotation: Any) -> Codec[Any]:
 
 
 def codec_of(value: object, of: Any = None) -> Codec[Any]:
-    """The codec of a value whose type is told by ``of`` or read off the value; bare containers are plain JSON."""
+    """The codec of a value whose type is ``of`` or else the value's own; bare containers are plain JSON."""
     if of is not None:
         return codec_for(of)
     return codec_for(Untyped if type(value) in (list, dict) else type(value))

@@ -1,4 +1,4 @@
-"""How much a value is when it is written out, where parts of it may stand in many places."""
+"""The size of a value as text, where one object may be part of it many times."""
 
 from collections.abc import Collection
 from typing import Final, cast
@@ -12,7 +12,7 @@ HOLDS_TOO_MANY: Final = f"holds more than {limits.MAXIMUM_HELD_VALUES} values"
 
 
 def holds_too_many(value: object) -> bool:
-    """Whether the built-in containers in a value have too many members, those that are shared counted each time.
+    """Whether the built-in containers in a value have too many members; a shared one counts each time.
 
     Twenty lists, each of which holds the one before it twice, are a few bytes and a million values.
     """

@@ -1,6 +1,6 @@
-"""JSON: what counts as a value, how it is written, how it is read back (specs, run store 2.6; kernel 9).
+"""JSON: which values are allowed, how they are encoded and decoded (specs, run store 2.6; kernel 9).
 
-A complaint is a fixed phrase without a subject ("contains a cycle"), so that it names no value; None is no complaint.
+A complaint is a fixed phrase without a subject ("contains a cycle"), so that it holds no value; None is no complaint.
 """
 
 import json
@@ -28,23 +28,23 @@ CYCLE: Final = "contains a cycle"
 
 
 class JsonRefused(ValueError):
-    """A text is no JSON that can be read; the message is a complaint and repeats nothing of the text."""
+    """A text is no valid JSON; the message is a complaint and repeats nothing of the text."""
 
 
 def complaint(value: object, *, max_bytes: int | None = None) -> str | None:
     """What keeps a value from being stored as data, or None; exactly the built-in types are data."""
     walk = _Walk(safe_integers=True)
     found = walk.over(value)
-    # A value that holds a long text many times is small, and what is written of it is not.
+    # A value that holds a long text many times is small in memory and large when encoded.
     if found is None and max_bytes is not None and (walk.characters > max_bytes or _encoded_bytes(value) > max_bytes):
         return TOO_LARGE
     return found
 
 
 def admitted(value: object, *, max_bytes: int) -> str | None:
-    """The stored form of a value without any complaint, where that can be told quickly; None says nothing.
+    """The stored form of a valid value, if a quick check is enough; None means that the full check is needed.
 
-    Almost every value is small and flat: what the walk bounds is bounded by its depth and the length of its text.
+    Almost every value is small and flat: its depth and the length of its text bound everything that the walk bounds.
     """
     longest = min(_QUICK_LENGTH, max_bytes // 4)
     if _left_over(value, _QUICK_DEPTH, longest) < 0:
@@ -54,7 +54,7 @@ def admitted(value: object, *, max_bytes: int) -> str | None:
 
 
 def text_complaint(text: object, *, max_bytes: int | None = None) -> str | None:
-    """What keeps a JSON text from being kept as it stands; its integers may be of any size."""
+    """What keeps a JSON text from being stored unchanged; its integers may be of any size."""
     if type(text) is not str or not text:
         return EMPTY_TEXT
     try:
@@ -74,7 +74,7 @@ def encode(value: JsonValue) -> str:
 
 
 def canonical(value: JsonValue) -> str:
-    """A form that is the same for equal values, whatever their order or spelling; only ever hashed.
+    """A form that is the same for equal values, whatever their order or notation; only hashed, never stored.
 
     ``1`` and ``1.0`` agree, as JSON has one kind of number; ``1`` and ``true`` do not.
     """
@@ -84,20 +84,20 @@ def canonical(value: JsonValue) -> str:
 def decode(text: str, *, unique_keys: bool = False) -> JsonValue:
     """The value of a JSON text.
 
-    ``unique_keys`` refuses a member that is given twice, which otherwise the last one wins: wanted where a person
-    wrote the text. Raises ``JsonRefused`` for anything that is not JSON, NaN, infinities and numbers that overflow.
+    ``unique_keys`` refuses a repeated key, of which otherwise the last one wins: for text that a person wrote.
+    Raises ``JsonRefused`` for anything that is not JSON, NaN, infinities and numbers that overflow.
     """
     found = INVALID_TEXT
     reader = _UNIQUE_READER if unique_keys else _STRICT_READER
     try:
-        # No blank stands round what is written here, and looking for some takes longer than reading a small text.
+        # Stored text has no surrounding white space, and a search for it takes longer than decoding a small text.
         value, end = (None, 0) if text[:1].isspace() else reader.raw_decode(text)
         return cast("JsonValue", value if end == len(text) else reader.decode(text))
     except JsonRefused as refused:
         found = refused.args[0]
     except (ValueError, RecursionError, TypeError):
         pass
-    # Raised out here so that the parser's error, which carries the whole text, is no context of this one.
+    # Raised here so that the parser's error, which holds the whole text, is not its context.
     raise JsonRefused(found)
 
 
@@ -140,11 +140,11 @@ def _encoded_bytes(value: object) -> int:
 
 
 class _Walk:
-    """One pass over a value, by a stack of its own: a deep value must not exhaust the interpreter's."""
+    """One pass over a value with an explicit stack: a deep value must not exhaust the interpreter's."""
 
     def __init__(self, *, safe_integers: bool) -> None:
         self.characters = 0
-        """The length of every text and key within the value: at least so many bytes are written of it."""
+        """The length of all texts and keys in the value: a lower bound of its encoded bytes."""
         self._safe_integers = safe_integers
         self._nodes = 0
         self._members = 0
@@ -181,7 +181,7 @@ class _Walk:
         return self._scalar(value)
 
     def _open_list(self, value: list[object]) -> str | None:
-        # A copy: an array that is changed elsewhere meanwhile cannot be checked in one state and walked in another.
+        # A copy, so that a concurrent change cannot fall between the check and the walk.
         members = list(value)
         return self._push(value, len(members), iter(members))
 
@@ -222,10 +222,10 @@ _QUICK_MEMBERS: Final = 64
 
 
 def _left_over(value: object, depth: int, room: int) -> int:
-    """What is left of so many characters when the value is written; below 0 where it may be no data or not fit.
+    """Characters left of ``room`` when the value is encoded; below 0 if it may be no data or too large.
 
-    Data for certain are exactly the built-in types, with few members, none deeper than ``depth``. A value that holds
-    another many times is as large as what is written of it, so that who counts stops where there is no room.
+    Only the built-in types, with few members and none deeper than ``depth``, count as data here. A shared value
+    counts each time, and counting stops when there is no room.
     """
     if type(value) is str:
         return room - len(value) if value.isascii() or is_well_formed(value) else -1
@@ -281,9 +281,9 @@ _UNIQUE_READER: Final = json.JSONDecoder(
 
 
 def writer(*, ensure_ascii: bool = False, sort_keys: bool = False, allow_nan: bool = False) -> Callable[[object], str]:
-    """A function that writes values compactly; unless ``allow_nan``, ``ValueError`` for a number that is not finite.
+    """A function that encodes values compactly; unless ``allow_nan``, it raises ``ValueError`` for a non-finite number.
 
-    ``JSONEncoder.encode`` makes its encoder anew for each value, which takes longer than writing a small one.
+    ``JSONEncoder.encode`` makes a new encoder for each value, which takes longer than encoding a small one.
     """
     quick = parts_writer(ensure_ascii=ensure_ascii, sort_keys=sort_keys, allow_nan=allow_nan)
     return lambda value: "".join(quick(value, 0))

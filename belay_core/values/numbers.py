@@ -1,4 +1,4 @@
-"""Numbers that last, and readings that decide a lease (specs, run store 2.2 and 2.3)."""
+"""Numbers that every store keeps exactly, and clock readings that decide a lease (specs, run store 2.2 and 2.3)."""
 
 from typing import TypeGuard
 
@@ -7,7 +7,7 @@ from belay_core.clock import Millis
 
 
 def is_safe(value: object) -> TypeGuard[int]:
-    """Whether a value is a whole number from 0 to 2^53 - 1; ``True`` and ``1.0`` are none."""
+    """Whether a value is a whole number from 0 to 2^53 - 1; ``True`` and ``1.0`` are not."""
     return type(value) is int and 0 <= value <= limits.MAX_SAFE_INTEGER
 
 

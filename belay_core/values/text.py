@@ -1,4 +1,4 @@
-"""Text that lasts: identifiers, and names only the engine keeps (specs, run store 2.1; kernel 2)."""
+"""Text that every store keeps: identifiers, and names of the engine (specs, run store 2.1; kernel 2)."""
 
 from typing import TypeGuard
 
@@ -6,7 +6,7 @@ from belay_core import limits
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether the text can be encoded at all: Python admits lone surrogates, no database does."""
+    """Whether the text can be encoded as UTF-8: Python allows lone surrogates, no database does."""
     if text.isascii():
         return True
     try:

@@ -1,1 +1,1 @@
-"""What authors touch: steps, gates, workflows, and the context a body is given."""
+"""The authors' API: steps, gates, workflows, and the context that a body gets."""

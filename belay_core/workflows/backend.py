@@ -1,4 +1,4 @@
-"""What a context asks of the engine behind it."""
+"""The engine's interface behind a context."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -12,14 +12,14 @@ from belay_core.workflows.step import Step
 T = TypeVar("T")
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
-"""What a step's function is called with, by position and by name."""
+"""The arguments of a step's function, by position and by name."""
 Invoke: TypeAlias = Callable[[str], Any]
-"""Calls a step's function, given the step key: where it has no arguments of its own."""
+"""Calls a step's function with the step key, for a step without arguments of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a gate is about to ask: ``needed`` is false where nobody has to look."""
+    """The question of a gate: ``needed`` returns false if no decision is needed."""
 
     gate: str
     subject: object
@@ -29,7 +29,7 @@ class Question:
 
 
 class ContextBackend(Protocol):
-    """One drain of one run; every call is keyed when it is made, and works once it is awaited."""
+    """One execution of one run; every call gets its key when it is made, and starts once it is awaited."""
 
     @property
     @abstractmethod
@@ -50,15 +50,15 @@ class ContextBackend(Protocol):
 
     @abstractmethod
     def made(self, key: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """The call, remembered until it is awaited: where the play ends before, nobody has forgotten it."""
+        """The call, registered until it is awaited, so that the end of the execution closes it without a warning."""
 
     @abstractmethod
     def awaited(self, key: str) -> None:
-        """A call that was made is awaited."""
+        """Note that a call is awaited."""
 
     @abstractmethod
     def open_scope(self, parent: Scope, path: str) -> Scope:
-        """A scope below another, busy from now on until its task ends; the first task to call owns it."""
+        """A child scope, busy from now on until its task ends; the first task that calls through it owns it."""
 
     @abstractmethod
     def close_scope(self, scope: Scope) -> None:
@@ -66,4 +66,4 @@ class ContextBackend(Protocol):
 
     @abstractmethod
     def join(self, scope: Scope) -> Callable[[], None]:
-        """The scope's own task does nothing but wait for scopes below it, until the returned function is called."""
+        """Note that the scope's own task only waits for child scopes, until the returned function is called."""

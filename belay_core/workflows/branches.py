@@ -1,4 +1,4 @@
-"""Running branches side by side, each in a scope and a task of its own (kernel 14)."""
+"""Run branches concurrently, each in its own scope and task (kernel 14)."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def takes_context(body: Any) -> bool:
-    """Whether a body takes ``(ctx, item)`` rather than ``(item)``, told by how many arguments it needs.
+    """Whether a body takes ``(ctx, item)`` rather than ``(item)``, by the number of arguments it requires.
 
     A step never does. Raises ``DefinitionError`` for any other number.
     """
@@ -34,7 +34,7 @@ def takes_context(body: Any) -> bool:
 
 
 class Branches:
-    """Bodies to run side by side below one scope, under ``path[0]``, ``path[1]`` and so on."""
+    """Bodies to run concurrently below one scope, under ``path[0]``, ``path[1]`` and so on."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Branches:
         self._joined: Callable[[], None] = lambda: None
 
     async def run(self, make_context: "Callable[[Scope], Context]", limit: int | None) -> list[Any]:
-        """Run each body, at most ``limit`` at once, until every one has ended; give their results in order.
+        """Run each body, at most ``limit`` at a time, until every one has ended; returns their results in order.
 
         Then the error of the lowest index is raised. A cancellation is passed on to every branch, and raised when
         all of them have ended.
@@ -69,7 +69,7 @@ class Branches:
             return [_given(self._tasks[index]) for index in range(len(self._bodies))]
         finally:
             self._joined()
-            # An error a branch ended with holds the frames it went through, and by them all of this.
+            # The error of a branch holds the frames of its traceback, and by them this object.
             self._tasks.clear()
             for scope in self._scopes:
                 scope.forget_task()
@@ -89,8 +89,8 @@ class Branches:
         try:
             return await caught(lambda: self._bodies[index](make_context(scope)))
         finally:
-            # The next branch opens its scope, or who waits for all of them is busy again, before this one closes:
-            # so the run never looks settled in between.
+            # The next branch opens its scope, or the waiting parent is busy again, before this one closes: so the
+            # run is never taken for idle in between.
             self._launch(make_context)
             self._running -= 1
             if not self._running:
@@ -113,7 +113,7 @@ class Branches:
             if cancelled is not None:
                 raise cancelled
         finally:
-            del cancelled  # it holds this frame, which is not to hold it
+            del cancelled  # breaks a reference cycle with this frame
 
 
 def _given(task: "asyncio.Task[Any]") -> Any:
@@ -123,4 +123,4 @@ def _given(task: "asyncio.Task[Any]") -> Any:
             raise found.error
         return found
     finally:
-        del found, task  # an error holds this frame, which is not to hold it
+        del found, task  # breaks a reference cycle of the error with this frame

@@ -10,7 +10,7 @@ from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.gate import Gate
 from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import checked_name
 from belay_core.workflows.step import Step
 
 In = TypeVar("In")
@@ -23,7 +23,7 @@ class GateRefused(BelayError):
 
 
 class StepContext(Generic[In]):
-    """What a method of the class form may see: the input, earlier outputs, and its own key."""
+    """The context of a method of the class form: the input, earlier outputs, and its own key."""
 
     def __init__(self, given: In, outputs: dict[str, object], ctx: Context, step_key: str) -> None:
         self._input = given
@@ -43,7 +43,7 @@ class StepContext(Generic[In]):
 
     @property
     def step_key(self) -> str:
-        """The key to hand to a receiver that deduplicates: the same on every attempt."""
+        """The key for a receiver that deduplicates: the same on every attempt."""
         return f"{self._ctx.run_id}/{self._key}"
 
     def out(self, earlier: Step[..., R] | Gate[..., R]) -> R:
@@ -59,7 +59,7 @@ class StepContext(Generic[In]):
 class Workflow(Generic[In, Out]):
     """Base of declared workflows: ``class Refund(Workflow[int, str])`` with ``@step`` and ``@gate`` methods.
 
-    They run in the order of declaration, those of a base class first; one that is declared again keeps its place.
+    They run in the order of declaration, those of a base class first; one that is redefined keeps its place.
     The last step's output is the result. Collaborators come through ``__init__``; then an instance is registered.
     """
 
@@ -68,11 +68,11 @@ class Workflow(Generic[In, Out]):
 
 
 class DeclaredWorkflow(Definition[In, Out], Generic[In, Out]):
-    """A declared workflow as the engine runs it."""
+    """The definition of a declared workflow."""
 
     def __init__(self, instance: Workflow[In, Out]) -> None:
         kind = type(instance)
-        self.name = admitted_name("workflow_name", kind.__dict__.get("workflow_name") or _class_name(kind))
+        self.name = checked_name("workflow_name", kind.__dict__.get("workflow_name") or _class_name(kind))
         self.instance = instance
         self.steps = declared_steps(kind)
         if not self.steps:
@@ -149,7 +149,7 @@ class DeclaredWorkflow(Definition[In, Out], Generic[In, Out]):
 
 
 def declared_steps(kind: type) -> "list[Step[..., Any] | Gate[..., Any]]":
-    """The steps and gates of a class in order, its bases' first. Raises ``DefinitionError`` for a name given twice."""
+    """The steps and gates of a class in order, its bases' first. Raises ``DefinitionError`` for a repeated name."""
     found: dict[str, Step[..., Any] | Gate[..., Any]] = {}
     for base in reversed(kind.__mro__):
         for attribute, value in vars(base).items():

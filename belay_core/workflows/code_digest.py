@@ -1,4 +1,4 @@
-"""A digest of a body's code: it tells a replay whether the records were made by the code at hand."""
+"""A digest of a body's code: a replay compares it with that of the code that made the records."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ _LENGTH: Final = 8
 def code_digest(fn: Callable[..., Any]) -> str:
     """Eight hex digits over the code of a function and of the functions of its module that it names.
 
-    It changes with what they do, and with the version of Python; not with comments, places, steps or the values of
-    other names.
+    It changes with their bytecode, and so with the version of Python; not with comments, line numbers, steps or the
+    values of other names.
     """
     digest = hashlib.sha256()
     for part in _parts(fn, set()):
@@ -51,6 +51,6 @@ def _constant(value: object) -> str:
     if isinstance(value, tuple):
         return f"({','.join(map(_constant, cast('tuple[object, ...]', value)))})"
     if isinstance(value, frozenset):
-        # Its own order differs from process to process.
+        # The order of a frozenset differs between processes.
         return f"{{{','.join(sorted(map(_constant, cast('frozenset[object]', value))))}}}"
     return f"{type(value).__name__}:{value!r}"

@@ -1,4 +1,4 @@
-"""What a step's function may know of the step it runs as, in threads too."""
+"""The step that the current code runs in, in threads too."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class CurrentStep:
 
 
 ExecutingStep: TypeAlias = tuple[str, str, str, int]
-"""Run, name, key within the run, attempt: few steps ask for it, so that what they are told is made when they do."""
+"""Run, name, key within the run, attempt; ``CurrentStep`` is made only when a step asks for it."""
 
 CURRENT: ContextVar[ExecutingStep | None] = ContextVar("belay_current_step", default=None)
 

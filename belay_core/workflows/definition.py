@@ -1,4 +1,4 @@
-"""What a workflow is to the engine, whichever form its author chose."""
+"""The definition of a workflow for the engine, the same for both forms."""
 
 import functools
 import hashlib
@@ -44,17 +44,17 @@ class Definition(ABC, Generic[In, Out]):
 
     @functools.cached_property
     def code(self) -> str:
-        """A short digest of the body's code: records made by other code need not be met again."""
+        """A short digest of the body's code: with other code a replay need not repeat the recorded calls."""
         return self.version[:8]
 
     @functools.cached_property
     def input_codec(self) -> Codec[In]:
-        """How inputs are stored."""
+        """The codec of inputs."""
         return checked_codec(self.name, "input", self.input_annotation)
 
     @functools.cached_property
     def result_codec(self) -> Codec[Out]:
-        """How results are stored."""
+        """The codec of results."""
         return checked_codec(self.name, "result", self.result_annotation)
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Definition(ABC, Generic[In, Out]):
         """Execute the workflow from its first line."""
 
     def encode_input(self, given: In) -> str:
-        """The stored text of an input. Raises ``InvalidInput``, which names the workflow, never the value."""
+        """The stored text of an input. Raises ``InvalidInput`` that names the workflow, never the value."""
         try:
             return self.input_codec.encode(given)
         except ValueRefused as refused:
@@ -86,7 +86,7 @@ def input_fields(given: Any) -> list[str]:
 
 
 def checked_codec(workflow: str, what: str, annotation: Any) -> Codec[Any]:
-    """The codec of a workflow's input or result. Raises ``DefinitionError`` where its type is no data."""
+    """The codec of a workflow's input or result. Raises ``DefinitionError`` if its type is no data."""
     if isinstance(annotation, TypeVar):
         raise DefinitionError(f"workflow {workflow}: its {what} needs a concrete type")
     return codec_for(annotation)

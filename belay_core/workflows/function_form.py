@@ -1,4 +1,4 @@
-"""The function form of a workflow: named steps as it goes."""
+"""The function form of a workflow: an async function that calls steps through its context."""
 
 import functools
 import inspect
@@ -11,19 +11,19 @@ from belay_core.values.codecs import Untyped
 from belay_core.workflows.code_digest import code_digest
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
-from belay_core.workflows.names import admitted_name
+from belay_core.workflows.names import checked_name
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
 class FunctionWorkflow(Definition[In, Out], Generic[In, Out]):
-    """A workflow made of one async function ``(ctx)`` or ``(ctx, input)``."""
+    """A workflow of one async function ``(ctx)`` or ``(ctx, input)``."""
 
     def __init__(self, name: str, fn: Callable[..., Coroutine[Any, Any, Out]]) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise DefinitionError(f"workflow {name}: its body must be an async function")
-        self.name = admitted_name("name", name)
+        self.name = checked_name("name", name)
         self.fn = fn
         self._parameters = list(inspect.signature(fn).parameters.values())
         if len(self._parameters) not in {1, 2}:
@@ -77,15 +77,15 @@ def workflow(name: Callable[[Context], Coroutine[Any, Any, Out]], /) -> Function
 @overload
 def workflow(name: str, /) -> WorkflowDecorator: ...
 def workflow(name: Any, /) -> Any:
-    """Declare a workflow, as ``@workflow("name")``, or ``@workflow`` to take the function's name.
+    """Declare a workflow, as ``@workflow("name")``, or ``@workflow`` with the function's name.
 
-    The body is called again from its first line whenever a run goes on; what it does between ``ctx`` calls must not
-    act on the world. The name is stored with each run and finds the code again: keep it. Raises ``DefinitionError``
+    The body is called again from its first line whenever a run continues; code between ``ctx`` calls must have no
+    side effects. The name is stored with each run and finds the code again: keep it. Raises ``DefinitionError``
     for anything but an async function of a context and at most one input, and ``InvalidInput`` for a name that breaks
     its rule.
     """
     if isinstance(name, str):
-        return functools.partial(_declared, admitted_name("name", name))
+        return functools.partial(_declared, checked_name("name", name))
     if not inspect.isfunction(name):
         raise DefinitionError("workflow: give it a name or an async function")
     return _declared(name.__name__, name)

@@ -1,4 +1,4 @@
-"""Gates of the class form: a method that gives the subject, and the rules of asking."""
+"""Gates of the class form: a method that returns the subject, and the rules of the gate."""
 
 import functools
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, 
 from belay_core.errors import DefinitionError
 from belay_core.values.codecs import Untyped
 from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
-from belay_core.workflows.names import admitted_name, with_options
+from belay_core.workflows.names import checked_name, with_options
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -17,13 +17,13 @@ A = TypeVar("A")
 _RULES = ("when", "lapse_after", "on_reject", "name")
 
 GateAnswer: TypeAlias = Approved[S] | NotNeeded[S]
-"""What a later step may meet: a rejection or a lapse has failed the run."""
+"""The answers that a later step may get: a rejection or a lapse has failed the run."""
 AnyGateAnswer: TypeAlias = Approved[S] | NotNeeded[S] | Rejected | Lapsed
-"""The same under ``on_reject="continue"``."""
+"""The same with ``on_reject="continue"``."""
 
 
 class Gate(Generic[P, A]):
-    """A step without a body of its own: it asks whether a person must look, and waits if so."""
+    """A step without a body: it asks a person for a decision, if one is needed, and waits for it."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Gate(Generic[P, A]):
         if options and "kind" in options:
             raise DefinitionError("kind: a gate's kind is always gate")
         self.fn: Callable[P, Any] = fn
-        self.name = admitted_name("name", getattr(fn, "__name__", "") if name is None else name, key_part=True)
+        self.name = checked_name("name", getattr(fn, "__name__", "") if name is None else name, key_part=True)
         self.when = when
         self.lapse_after = lapse_after
         self.on_reject = on_reject
@@ -51,7 +51,7 @@ class Gate(Generic[P, A]):
 
     @property
     def subject_annotation(self) -> Any:
-        """What the method says it gives, or None where it does not say."""
+        """The return annotation of the method, or None without one."""
         found = get_type_hints(self.fn, include_extras=True).get("return", Untyped)
         return None if found is Untyped else found
 
@@ -63,7 +63,7 @@ class Gate(Generic[P, A]):
 
 
 class GateDecorator(Protocol):
-    """Turns a method into a gate that fails the run where it is not approved."""
+    """Turns a method into a gate that fails the run if it is not approved."""
 
     def __call__(self, fn: Callable[P, S], /) -> Gate[P, GateAnswer[S]]:
         """The method as a gate."""
@@ -71,7 +71,7 @@ class GateDecorator(Protocol):
 
 
 class ContinuingGateDecorator(Protocol):
-    """Turns a method into a gate after which the run goes on whatever the answer."""
+    """Turns a method into a gate after which the run continues whatever the answer."""
 
     def __call__(self, fn: Callable[P, S], /) -> Gate[P, AnyGateAnswer[S]]:
         """The method as a gate."""
@@ -99,10 +99,10 @@ def gate(
     **options: object,
 ) -> ContinuingGateDecorator: ...
 def gate(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
-    """Declare a gate: the method gives the subject, ``when`` says whether anybody must look (everybody by default).
+    """Declare a gate: the method returns the subject, ``when`` whether a decision is needed (by default always).
 
-    A rejection or a lapse fails the run, unless ``on_reject="continue"``. What is no rule is kept as an option, and
-    changes nothing. Raises ``DefinitionError`` for one that is a rule misspelt.
+    A rejection or a lapse fails the run, unless ``on_reject="continue"``. Other keywords are kept as options, and
+    change nothing. Raises ``DefinitionError`` for one that is a misspelt rule.
     """
     given = with_options("gate", rules, _RULES)
     if fn is not None:

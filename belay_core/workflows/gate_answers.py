@@ -1,4 +1,4 @@
-"""What a gate answers (kernel 19)."""
+"""The answers of a gate (kernel 19)."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,36 +8,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Approved(Generic[T]):
-    """Somebody approved; go on with this subject, which is what was shown or what the approver made of it."""
+    """The gate was approved; continue with this subject, which is the one shown or the approver's edit of it."""
 
     subject: T
-    """What the run goes on with."""
+    """The subject to continue with."""
     by: str
     """Who approved."""
     reason: str | None = None
-    """Why, in their words."""
+    """The approver's reason."""
     edited: bool = False
     """Whether the approver changed the subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Somebody refused."""
+    """The gate was rejected."""
 
     by: str
-    """Who refused."""
+    """Who rejected."""
     reason: str | None = None
-    """Why, in their words."""
+    """The approver's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lapsed:
-    """Nobody decided in time."""
+    """There was no decision in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotNeeded(Generic[T]):
-    """The condition did not ask for anybody to look; go on with the subject."""
+    """The condition was false, so no decision was needed; continue with the subject."""
 
     subject: T
-    """What the run goes on with."""
+    """The subject to continue with."""

@@ -1,4 +1,4 @@
-"""How something may watch the engine work without the engine knowing what it is (telemetry does)."""
+"""Middleware: observers of the engine, such as telemetry, which the engine does not know."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 Close: TypeAlias = Callable[[str], None]
-"""Says how the watched stretch ended: ``completed``, ``failed``, ``suspended``, ``succeeded``, ``fence_lost`` …"""
+"""How an observed operation ended: ``completed``, ``failed``, ``suspended``, ``succeeded``, ``fence_lost`` …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class StartFacts:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionFacts:
-    """One owner's stretch of work on a run; ``trace`` is the text ``Middleware.start`` gave for it."""
+    """One owner's execution of a run; ``trace`` is the text that ``Middleware.start`` returned for it."""
 
     run_id: str
     """The run."""
@@ -36,7 +36,7 @@ class ExecutionFacts:
 
 @dataclass(frozen=True, slots=True)
 class StepFacts:
-    """One attempt of a step, about to execute; a replayed step is none."""
+    """One attempt of a step, about to execute; not for a replayed step."""
 
     run_id: str
     """The run."""
@@ -45,11 +45,11 @@ class StepFacts:
     step: str
     """The name of the step."""
     step_key: str
-    """The call in its run: scope, name and count."""
+    """The step key: scope, name and count."""
     attempt: int
     """The number of the execution, from 1."""
     idempotent: bool
-    """Whether it may be executed again where nobody knows how it ended."""
+    """Whether it may be executed again when its end is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +63,33 @@ class GateFacts:
     gate: str
     """The name of the gate."""
     step_key: str
-    """The call in its run: scope, name and count."""
+    """The step key: scope, name and count."""
     answer: str | None = None
 
 
 class Middleware(Protocol):
-    """Wrapped round what the engine and the client do; the outermost is the first of the list.
+    """Wrapped around operations of the engine and the client; the first of the list is the outermost.
 
     A context manager of this protocol never changes what happens inside it.
     """
 
     @property
     def idle(self) -> bool:
-        """Whether watching a step would leave no trace just now; asked before each, so that it costs nothing then."""
+        """Whether observing a step would record nothing now; checked before each, so that it costs nothing then."""
         return False
 
     def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
-        """Round the storing of a run; gives the text to keep with it, from which later stretches go on."""
+        """Around the start of a run; returns the text to keep with it, with which its executions continue the trace."""
         ...
 
     def execution(self, facts: ExecutionFacts) -> AbstractContextManager[Close]:
-        """Round one owner's work on a run."""
+        """Around one owner's execution of a run."""
         ...
 
     def step(self, facts: StepFacts) -> AbstractContextManager[Close]:
-        """Round one attempt of a step; current in the step's own context, in threads too."""
+        """Around one attempt of a step; current in the step's own context, in threads too."""
         ...
 
     def gate(self, facts: GateFacts) -> None:
-        """A gate was asked or answered, once, and not again on a replay."""
+        """A gate was asked or answered; called once, and not again on a replay."""
         ...

@@ -1,4 +1,4 @@
-"""Rules for what authors give: names of workflows, steps, gates and scopes, keys, spans of time, options."""
+"""Checks of authors' parameters: names of workflows, steps, gates and scopes, keys, durations, options."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from belay_core.errors import DefinitionError, InvalidInput
 from belay_core.values.text import is_name
 
 _LONGEST_SPAN = timedelta(days=365_250)
-"""A thousand years: what begins now and lasts so long ends at a moment that calendars and databases know."""
+"""A thousand years: a wait of this length from now ends at a time that calendars and databases can represent."""
 _ALIKE = 0.66
-"""From which likeness on (``difflib``, 0 to 1) a word is another one misspelt; ``retry`` and ``retries`` have 0.667."""
+"""The similarity (``difflib``, 0 to 1) from which a word is a misspelling; ``retry`` and ``retries`` have 0.667."""
 _SHORTEST = 5
-"""Letters of the shortest rule that is guessed at; shorter ones are like too many words."""
+"""Letters of the shortest rule whose misspellings are detected; shorter ones resemble too many words."""
 
 
-def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> str:
+def checked_name(parameter: str, value: object, *, key_part: bool = False) -> str:
     """The name, if it is well-formed text of 1 to 512 bytes; part of a key, it holds none of ``/ # [ ]``.
 
-    Raises ``InvalidInput`` naming the parameter and the rule.
+    Raises ``InvalidInput`` that names the parameter and the rule.
     """
     if not is_name(value):
         raise InvalidInput(parameter, f"must be 1 to {limits.MAXIMUM_NAME_BYTES} bytes of well-formed text without NUL")
@@ -30,9 +30,9 @@ def admitted_name(parameter: str, value: object, *, key_part: bool = False) -> s
 
 
 def admitted_span(parameter: str, value: object, *, positive: bool = False) -> timedelta:
-    """The span of time, if it is not negative, or greater than zero where it must be ``positive``.
+    """The duration, if it is not negative, or with ``positive`` greater than zero.
 
-    Raises ``InvalidInput`` naming the parameter and the rule.
+    Raises ``InvalidInput`` that names the parameter and the rule.
     """
     rule = "must be a positive timedelta" if positive else "must be a timedelta that is not negative"
     if not isinstance(value, timedelta) or value < timedelta(0) or (positive and not value):
@@ -43,9 +43,9 @@ def admitted_span(parameter: str, value: object, *, positive: bool = False) -> t
 
 
 def with_options(what: str, given: Mapping[str, Any], rules: Sequence[str]) -> dict[str, Any]:
-    """The rules that were given, and all else under ``options``.
+    """The given rules, and all other keywords under ``options``.
 
-    Raises ``DefinitionError`` for an option that is one of the rules misspelt: it would quietly change nothing.
+    Raises ``DefinitionError`` for an option that is a misspelt rule: it would silently change nothing.
     """
     guessed = [rule for rule in rules if len(rule) >= _SHORTEST]
     options = {name: value for name, value in given.items() if name not in rules}

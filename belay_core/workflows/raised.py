@@ -1,4 +1,4 @@
-"""Calling an author's code: whatever it raises is data, and harms nobody but its own run."""
+"""Call an author's code: any exception becomes a value, and affects only its own run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,29 +10,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What an author's code raised instead of giving a value."""
+    """The exception of an author's code."""
 
     error: BaseException
 
 
 async def caught(code: Callable[[], Awaitable[T]]) -> T | Raised:
-    """What the code gives or raises, ``SystemExit`` included, which would end the event loop with all its runs.
+    """The result or the exception of the code, ``SystemExit`` included, which would end the event loop with all runs.
 
-    Let through is only what ends a task or the process: ``CancelledError``, ``GeneratorExit``, ``KeyboardInterrupt``.
+    Only what ends a task or the process is raised: ``CancelledError``, ``GeneratorExit``, ``KeyboardInterrupt``.
     """
     try:
         return await code()
     except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # noqa: BLE001  (whatever an author raises is data)
+    except BaseException as error:  # noqa: BLE001  (any exception of an author is a value)
         return Raised(error)
 
 
 def see_end(task: "asyncio.Future[object]") -> None:
-    """Take notice of how a finished task ended: the loop need not report it.
+    """Retrieve the exception of a finished task, so that the event loop does not report it.
 
-    A task holds its cancellation until somebody has asked for it, and that holds all the frames it went through, some
-    of which may hold it.
+    A task holds its ``CancelledError`` until it is retrieved, and with its traceback all frames, some of which may
+    hold the task.
     """
     try:
         task.exception()
@@ -41,7 +41,7 @@ def see_end(task: "asyncio.Future[object]") -> None:
 
 
 def outcome_of(task: "asyncio.Future[T | Raised]") -> T | Raised:
-    """What a finished task over ``caught`` code gave or raised, its cancellation included."""
+    """The result or the exception of a finished task over ``caught`` code, its cancellation included."""
     if task.cancelled():
         return Raised(asyncio.CancelledError())
     error = task.exception()

@@ -1,4 +1,4 @@
-"""The workflows a process knows, by name."""
+"""The workflows of a process, by name."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -16,7 +16,7 @@ Registrable: TypeAlias = Definition[In, Out] | type[Workflow[In, Out]] | Workflo
 
 
 def as_definition(what: Registrable[In, Out]) -> Definition[In, Out]:
-    """What the engine runs. Raises ``DefinitionError`` where it is no workflow."""
+    """The definition of a workflow. Raises ``DefinitionError`` for anything else."""
     if isinstance(what, Definition):
         return what
     if isinstance(what, Workflow):
@@ -34,7 +34,7 @@ def _is_workflow_class(what: object) -> bool:
 
 
 def catalogue(definitions: Iterable[Registrable[Any, Any]]) -> Mapping[str, Definition[Any, Any]]:
-    """The definitions by name. Raises ``DefinitionError`` for a name that is given twice or types that are no data."""
+    """The definitions by name. Raises ``DefinitionError`` for a repeated name or for types that are no data."""
     found: dict[str, Definition[Any, Any]] = {}
     for each in definitions:
         definition = as_definition(each)

@@ -1,4 +1,4 @@
-"""Scopes: where the calls of a run are counted, so that a call has the same key on every replay (kernel 14)."""
+"""Scopes: they count the calls of a run, so that a call has the same key on every replay (kernel 14)."""
 
 import asyncio
 import random
@@ -10,24 +10,24 @@ from belay_core.jitter import seeded
 
 
 class Scope:
-    """One task's stretch of a workflow: the body itself, an item of a map, a branch."""
+    """One task's part of a workflow: the body itself, an item of a map, a branch."""
 
     def __init__(self, run_id: str, path: str, began_at: Millis, parent: "Scope | None" = None) -> None:
         self.path = path
         self.parent = parent
         self.now: Millis = began_at
-        """The moment at which the scope's last answer was recorded, or at which the scope began."""
+        """The time at which the scope's last result was recorded, or at which the scope began."""
         self.task: asyncio.Task[Any] | None = None
         """The task the scope belongs to: the first one that calls."""
         self._ended = False
-        """Whether its task has ended and is forgotten: it is nobody's then."""
+        """Whether its task has ended and is forgotten; no other task owns the scope then."""
         self.watched = False
-        """Whether somebody is told of the end of the task."""
+        """Whether the end of the task is reported."""
         self.unopened = 0
-        """How many calls were made and are not awaited yet."""
+        """Number of calls that were made and are not awaited yet."""
         self.open_calls = 0
         self.inline = 0
-        """How many open calls and joins the scope's own task waits for, directly."""
+        """Number of open calls and joins that the scope's own task waits for directly."""
         self._run_id = run_id
         self._counts: dict[str, int] = {}
         self._random: random.Random | None = None
@@ -39,7 +39,7 @@ class Scope:
         return f"{self.path}{name}#{count}"
 
     def called(self, name: str) -> int:
-        """How often this name was called in this scope so far."""
+        """Number of calls of this name in this scope so far."""
         return self._counts.get(name, 0)
 
     @property
@@ -51,7 +51,7 @@ class Scope:
         return self._random
 
     def require_own_task(self) -> None:
-        """Raise ``DefinitionError`` where another task than the scope's own calls."""
+        """Raise ``DefinitionError`` if the current task is not the scope's own."""
         try:
             current = asyncio.current_task()
         except RuntimeError:
@@ -67,12 +67,12 @@ class Scope:
         self.task = current
 
     def forget_task(self) -> None:
-        """Let go of the task, if it has ended: what it ended with may hold all that it had in hand."""
+        """Drop the reference to the task, if it has ended: its exception may hold all frames of the task."""
         if self.task is not None and self.task.done():
             self.task, self._ended = None, True
 
     @property
     def over(self) -> bool:
-        """Whether the scope's task is done, and nobody will be told of it."""
+        """Whether the scope's task is done, and its end will not be reported."""
         ended = self._ended or (self.task is not None and self.task.done())
         return ended and not self.watched

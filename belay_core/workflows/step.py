@@ -1,4 +1,4 @@
-"""Steps: named functions whose results are kept, so that they are not done again."""
+"""Steps: named functions whose results are recorded, so that a replay does not execute them again."""
 
 import functools
 import inspect
@@ -21,7 +21,7 @@ from typing import (
 
 from belay_core.errors import DefinitionError, InvalidInput
 from belay_core.values.codecs import Codec, Untyped, codec_for
-from belay_core.workflows.names import admitted_name, admitted_span, with_options
+from belay_core.workflows.names import admitted_span, checked_name, with_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,12 +31,12 @@ _RULES = ("name", "retries", "idempotent", "timeout", "backoff", "kind", "of")
 
 
 class Step(Generic[P, R]):
-    """A function with a name and the rules by which it is executed.
+    """A function with a name and the rules of its execution.
 
     ``fn`` is the function itself, for unit tests. ``retries`` counts further tries after the first; ``timeout`` cuts
     an async function; ``backoff`` is the wait before the first retry, doubled before each further one. ``kind`` and
-    ``options`` are kept for readers and change nothing. ``of`` is the type of the result, where the annotation does not
-    say it. Raises ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
+    ``options`` are kept for readers and change nothing. ``of`` is the type of the result, if the annotation does not
+    have it. Raises ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
     """
 
     def __init__(  # noqa: PLR0913  (each is a rule of its own, given by name)
@@ -55,11 +55,11 @@ class Step(Generic[P, R]):
         if not callable(fn):
             raise DefinitionError("step: a step needs a function")
         self.fn: Callable[P, Any] = fn
-        self.name = admitted_name("name", _own_name(fn) if name is None else name, key_part=True)
-        """The name under which results are kept; the function's, unless given."""
+        self.name = checked_name("name", _own_name(fn) if name is None else name, key_part=True)
+        """The name under which results are recorded; the function's, unless given."""
         self.retries = _whole("retries", retries, _MAXIMUM_RETRIES)
         self.idempotent = _flag("idempotent", idempotent)
-        """Whether it may be executed again where nobody knows how it ended."""
+        """Whether it may be executed again when its end is unknown."""
         self.is_async = _is_async(fn)
         """Whether the function is a coroutine function; others run in threads."""
         self.timeout = _span("timeout", timeout) if timeout is not None else None
@@ -72,7 +72,7 @@ class Step(Generic[P, R]):
 
     @functools.cached_property
     def codec(self) -> Codec[R]:
-        """How results are stored: by ``of``, else by the function's return annotation, else as plain JSON."""
+        """The codec of results: of ``of``, else of the function's return annotation, else plain JSON."""
         return codec_for(self._result_annotation())
 
     def named(self, name: str) -> "Step[P, R]":
@@ -113,7 +113,7 @@ class Step(Generic[P, R]):
 
 
 class StepDecorator(Protocol):
-    """Turns a function into a step, with rules given before."""
+    """Turns a function into a step with the given rules."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
@@ -140,11 +140,11 @@ def step(
 def step(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
     """Declare a step (see ``Step`` for the rules), as ``@step`` or ``@step(retries=3, idempotent=True)``.
 
-    A step that is not idempotent is executed at most once per attempt: where its owner dies while it runs, it waits
-    for an operator's word. An idempotent one is executed again.
+    A step that is not idempotent is executed at most once per attempt: if its owner dies while it runs, it waits
+    for an operator's resolution. An idempotent one is executed again.
 
-    What is no rule is kept as an option, and changes nothing. Raises ``DefinitionError`` for one that is a rule
-    misspelt, such as ``retry=3``.
+    Other keywords are kept as options, and change nothing. Raises ``DefinitionError`` for one that is a misspelt
+    rule, such as ``retry=3``.
     """
     given = with_options("step", rules, _RULES)
     if fn is not None:
@@ -158,11 +158,11 @@ def _declared(rules: dict[str, Any], fn: Callable[..., Any]) -> Step[..., Any]:
 
 
 def as_step(fn: Any) -> Step[..., Any]:
-    """A step as it is; a plain function as a step with default rules."""
+    """A step unchanged; a plain function as a step with default rules."""
     if isinstance(fn, Step):
         return cast("Step[..., Any]", fn)
     kept: Step[..., Any] | None = getattr(fn, "__belay_step__", None)
-    if kept is not None and kept.fn is fn:  # functools.wraps hands on what belongs to the function it wraps
+    if kept is not None and kept.fn is fn:  # functools.wraps copies attributes of the wrapped function
         return kept
     made = _declared({}, fn)
     if inspect.isfunction(fn):

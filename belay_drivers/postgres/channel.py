@@ -1,4 +1,4 @@
-"""Straight to PostgreSQL: over one connection of its own, whose statements are prepared once."""
+"""Statement channels to PostgreSQL: one dedicated connection with prepared statements, or one through a pooler."""
 
 import asyncio
 from abc import abstractmethod
@@ -18,11 +18,11 @@ from belay_drivers.sql.statements.write_ops import Applied, WriteOp
 
 
 class StatementClient(StatementChannel):
-    """A wire for whatever is a single statement."""
+    """A channel for single statements."""
 
     @abstractmethod
     async def ask(self, sql: str, given: tuple[Any, ...]) -> Sequence[Columns]:
-        """The rows a statement answers; it commits by itself."""
+        """The rows of a statement, which commits by itself."""
 
     @override
     async def flush(self, works: Sequence[WriteOp]) -> Sequence[Applied | None]:
@@ -31,14 +31,14 @@ class StatementClient(StatementChannel):
 
 
 class PostgresChannel(StatementClient):
-    """Over one connection, opened when it is needed first and when it was lost."""
+    """A channel over one connection, opened on first use and after a loss."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._events = EngineEvents(engine.sync_engine)
         self._dispatch: Any = engine.sync_engine.dispatch
         self._turn = asyncio.Lock()
-        self._held: _Held | None = None
+        self._held: _PreparedConnection | None = None
 
     @property
     @override
@@ -55,7 +55,7 @@ class PostgresChannel(StatementClient):
         async with self._turn:
             held = self._held
             if held is None:
-                held = self._held = await _opened(self._engine)
+                held = self._held = await _open(self._engine)
             context = self._events.before(sql) if self._listened else None
             try:
                 rows = await held.fetch(sql, given)
@@ -77,7 +77,7 @@ class PostgresChannel(StatementClient):
 
 
 class TransactionChannel(StatementClient):
-    """Through a pooler that hands out connections by transaction: each statement is one, on whatever connection."""
+    """A channel through a pooler in transaction mode: each statement is a transaction, on any connection."""
 
     def __init__(self, runner: ConnectionRunner) -> None:
         self._runner = runner
@@ -97,11 +97,11 @@ class TransactionChannel(StatementClient):
 
     @override
     async def close(self) -> None:
-        """The connections are not its own."""
+        """Nothing to close: the connections belong to the pool."""
 
 
-class _Held:
-    """An open connection and the statements that are prepared on it."""
+class _PreparedConnection:
+    """An open connection and its prepared statements."""
 
     def __init__(self, connection: AsyncConnection, driver: Any) -> None:
         self._connection = connection
@@ -110,16 +110,16 @@ class _Held:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be used."""
+        """Whether it is still open."""
         return not self._driver.is_closed()
 
     async def fetch(self, sql: str, given: tuple[Any, ...]) -> list[Any]:
-        """The rows a statement answers; it commits by itself."""
+        """The rows of a statement, which commits by itself."""
         prepared = self._prepared.get(sql) or await self._prepare(sql)
         try:
             rows: list[Any] = await prepared.fetch(*given)
         except asyncpg.InvalidCachedStatementError:
-            # A migration has changed what it answers: it was not executed, and is prepared anew.
+            # A migration has changed the result type: the statement was not executed, and is prepared again.
             rows = await (await self._prepare(sql)).fetch(*given)
         return rows
 
@@ -128,15 +128,15 @@ class _Held:
         return prepared
 
     async def close(self, *, broken: bool) -> None:
-        """Close it; one that is broken without a word to the other side."""
+        """Close it; a broken one without a message to the server."""
         if broken:
             await self._connection.invalidate()
         await self._connection.close()
 
 
-async def _opened(engine: AsyncEngine) -> _Held:
+async def _open(engine: AsyncEngine) -> _PreparedConnection:
     try:
         connection = await engine.connect()
-        return _Held(connection, (await connection.get_raw_connection()).driver_connection)
+        return _PreparedConnection(connection, (await connection.get_raw_connection()).driver_connection)
     except Exception as error:
         raise NotSent from error

@@ -1,4 +1,4 @@
-"""The database's clock, followed without asking it each time (kernel 6)."""
+"""The database's clock, estimated from samples (kernel 6)."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Final
 from belay_core.clock import Clock, Millis, SystemClock
 
 SLOWEST_SAMPLE: Final = 1_000.0
-"""Milliseconds a question may take to tell anything about the time."""
+"""Milliseconds; a sample with a longer round trip is dropped."""
 WINDOW: Final = 60_000.0
 """Milliseconds for which a sample counts."""
 JUMP: Final = 5_000.0
-"""Milliseconds by which the database's clock may change its mind unnoticed."""
+"""Milliseconds by which the database's clock may change without counting as a jump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class _Sample:
 
 
 class FollowingClock(Clock):
-    """This machine's boot-time clock, moved to where the database's stands.
+    """This machine's boot-time clock, with an offset to the database's clock.
 
-    Each sample is one question with the time it took; the quickest of the last minute counts, since half of its
-    round trip is all it can be wrong by. A clock that seems to jump is believed, but for one stale period nobody
-    is called silent by it (``settled``).
+    Each sample is one query with its round trip; the quickest of the last minute counts, since its error is at most
+    half of its round trip. A jump of the clock is accepted, but for one stale period after it no owner counts as
+    stale (``settled``).
     """
 
     def __init__(self, base: Clock | None = None, *, stale_after_ms: Millis) -> None:
@@ -43,7 +43,7 @@ class FollowingClock(Clock):
         return bool(getattr(self._base, "on_loop", False))
 
     def now(self) -> float:
-        """The moment as the database sees it."""
+        """The time of the database, in milliseconds."""
         return self._base.elapsed() + self._offset
 
     def elapsed(self) -> float:
@@ -59,11 +59,11 @@ class FollowingClock(Clock):
         return self._base.elapsed() >= self._unsettled_until
 
     def is_due(self) -> bool:
-        """Whether the last sample is so old that the next one should not be left to chance."""
+        """Whether the last sample is so old that a new one is needed."""
         return not self._samples or self._base.elapsed() - self._samples[-1].taken > WINDOW / 2
 
     def learn(self, asked: float, answered: float, database_ms: float) -> None:
-        """Take a sample: ``elapsed`` before and after a question, and the database's answer between them."""
+        """Add a sample: ``elapsed`` before and after a query, and the database's time between them; milliseconds."""
         round_trip = answered - asked
         if round_trip > SLOWEST_SAMPLE:
             return
@@ -78,7 +78,7 @@ class FollowingClock(Clock):
         self._sampled = True
 
     def _forget_before_jump(self) -> None:
-        """A quick sample from before a jump must not outvote those after it."""
+        """Drop samples from before a jump, so that a quick one does not win over later ones."""
         latest = self._samples[-1]
         if any(abs(sample.offset - latest.offset) > JUMP for sample in self._samples):
             self._samples.clear()

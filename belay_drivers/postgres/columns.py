@@ -1,6 +1,6 @@
-"""Columns of many rows on their way to PostgreSQL: one text each, which the server takes apart.
+"""Columns of many rows as parameters for PostgreSQL: one text each, which the server splits.
 
-As arrays they would be most of what a flush costs: the driver asks of each element whether it is an array itself.
+Arrays would be most of the cost of a flush: the driver checks for each element whether it is an array itself.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ Column: TypeAlias = Sequence[Any]
 """Texts, or whole numbers, or None."""
 
 _BETWEEN: Final = "\x1f"
-"""Stands between two texts. JSON never holds it; an id may."""
+"""The separator of texts. JSON never holds it; an id may."""
 _ABSENT: Final = "\x1e"
-"""Stands for None."""
+"""The text for None."""
 
 
 def arrays_given(kinds: Sequence[str], first: int) -> str:
-    """Columns as arrays: what ``unnest`` takes, in SQL, with parameters numbered from ``first`` on."""
+    """SQL of columns as arrays, the arguments of ``unnest``, with parameters numbered from ``first`` on."""
     return ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(kinds, first))
 
 
 def texts_given(kinds: Sequence[str], first: int) -> str:
-    """The same as ``joined`` makes them."""
+    """The same for columns as ``joined`` makes them."""
     return ", ".join(
         f"string_to_array(${number}::text, E'\\x1f', E'\\x1e')" if kind == TEXT else f"${number}::text::{kind}[]"
         for number, kind in enumerate(kinds, first)
@@ -32,14 +32,14 @@ def texts_given(kinds: Sequence[str], first: int) -> str:
 
 
 def joined(kinds: Sequence[str], columns: Sequence[Column]) -> list[str] | None:
-    """Each column as one text; None where something in them would be taken for something else, so that arrays it is."""
+    """Each column as one text; None if a value holds a separator, so that arrays are needed."""
     try:
         texts = [
             _joined_texts(column) if kind == TEXT else _joined_numbers(column)
             for kind, column in zip(kinds, columns, strict=True)
         ]
     except (TypeError, ValueError):
-        # A value that is neither: as arrays the driver refuses it, and then each write goes alone.
+        # An invalid value: as arrays the driver refuses it, and then each write is sent alone.
         return None
     found = [each for each in texts if each is not None]
     return found if len(found) == len(texts) else None
@@ -47,7 +47,7 @@ def joined(kinds: Sequence[str], columns: Sequence[Column]) -> list[str] | None:
 
 def _joined_texts(column: Column) -> str | None:
     text = _BETWEEN.join([_ABSENT if each is None else each for each in column])
-    # The server takes an empty text for no elements at all.
+    # The server splits an empty text into no elements.
     if not text or text.count(_BETWEEN) >= len(column) or text.count(_ABSENT) > column.count(None):
         return None
     return text

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: straight, with settings of the session, or through a pooler that has no sessions."""
+"""Connections to PostgreSQL: direct ones with session settings, or through a pooler without sessions."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -15,13 +15,13 @@ Pooler: TypeAlias = Literal["transaction"]
 POOL_SIZE: Final = 10
 CONNECT_TIMEOUT: Final = 5.0
 POOL_TIMEOUT: Final = 5.0
-"""Seconds an operation waits for a connection where all are in use, before it is told as busy and tried again."""
+"""Seconds an operation waits for a connection if all are in use; then it fails as ``busy`` and is retried."""
 GRACE: Final = 0.5
-"""Seconds the driver waits beyond the database's own time limit, whose error says what happened."""
+"""Seconds the driver waits beyond the database's own time limit, whose error is more exact."""
 
 _NAME: Final = {"application_name": "belay"}
 _SETTINGS: Final = {
-    # Without statistics, as on a new database, the planner would collect and sort all ready runs to take a few:
+    # Without statistics, as on a new database, the planner would collect and sort all ready runs to acquire a few:
     # 89 ms over 110,000 of them, against 0.3 by walking the index.
     "enable_bitmapscan": "off",
     "idle_in_transaction_session_timeout": "60000",
@@ -29,7 +29,7 @@ _SETTINGS: Final = {
     "statement_timeout": str(int(limits.STATEMENT_TIMEOUT * 1000)),
 }
 _FLUSHING: Final = {
-    # What a flush does is the same however many rows it has: each looked up by its key.
+    # The plan of a flush is the same for any number of rows: each is found by its key.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -39,16 +39,16 @@ _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "veri
 _QUERY: Final = frozenset(
     {"host", "krbsrvname", "passfile", "pooler", "port", "service", "ssl", "sslmode", "target_session_attrs"}
 )
-"""What the query of a URL may say: belay's own words and those the driver takes as text."""
+"""The parameters in the query of a URL: belay's own and those that the driver accepts as text."""
 # A role or a database may have other defaults; the fences are written for this level.
 _ISOLATION: Final = {"default_transaction_isolation": "read committed"}
-# The driver switches `jit` itself where it looks up a type, and puts back what it found: for the session, so that what
-# is set for a transaction would stay.
+# The driver switches `jit` itself to look up a type, and restores the value it found for the session, so that a value
+# set for a transaction would stay.
 _LOCAL_SETTINGS: Final = {**{name: value for name, value in _SETTINGS.items() if name != "jit"}, "jit_above_cost": "-1"}
 _LOCALLY: Final = text(
     "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _LOCAL_SETTINGS.items())
 )
-# A prepared statement outlives its transaction, and the pooler gives the connection to somebody else by then. The
+# A prepared statement outlives its transaction, and the pooler gives the connection to another client by then. The
 # unnamed one is replaced by the next.
 _UNNAMED: Final[dict[str, Any]] = {
     "prepared_statement_cache_size": 0,
@@ -59,14 +59,14 @@ _UNNAMED: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is, and what lies on the way."""
+    """The address of a database, and the pooler in front of it, if any."""
 
     url: URL
     pooler: Pooler | None
     ssl: str | None
 
     def arguments(self, settings: dict[str, str]) -> dict[str, Any]:
-        """What the driver is told when it connects; a pooler takes no settings."""
+        """The driver's connect arguments; a pooler accepts no settings."""
         ssl = {} if self.ssl is None else {"ssl": self.ssl}
         return {"timeout": CONNECT_TIMEOUT, **ssl, **(_UNNAMED if self.pooler else {"server_settings": settings})}
 
@@ -74,14 +74,14 @@ class Address:
 def address_of(url: str, pooler: str | None = None) -> Address:
     """The address in a URL, whose query may say ``sslmode``, as for libpq, and ``pooler``.
 
-    Raises ``InvalidInput`` for a pooler that is not ``transaction``, and for what the driver would not understand.
+    Raises ``InvalidInput`` for a pooler that is not ``transaction``, and for parameters that the driver does not have.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         parsed = None
     if parsed is None:
-        # Out here, as the parser's error repeats the URL.
+        # Raised here, as the parser's error repeats the URL.
         raise InvalidInput("url", "must be postgresql://user@host:port/name")
     for name, value in parsed.query.items():
         if name not in _QUERY or not isinstance(value, str):
@@ -96,8 +96,8 @@ def address_of(url: str, pooler: str | None = None) -> Address:
     return Address(plain, None if chosen is None else "transaction", ssl if isinstance(ssl, str) else None)
 
 
-def pooled(address: Address) -> AsyncEngine:
-    """An engine that keeps connections."""
+def pooled_engine(address: Address) -> AsyncEngine:
+    """An engine with a connection pool."""
     engine = create_async_engine(
         address.url,
         hide_parameters=True,
@@ -105,7 +105,7 @@ def pooled(address: Address) -> AsyncEngine:
         pool_size=POOL_SIZE,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT,
-        # Every use ends its own transaction; resetting would be a round trip for nothing.
+        # Every use ends its own transaction; a reset would be an unnecessary round trip.
         pool_reset_on_return=None,
         connect_args=_bounded(address, _NAME | _SETTINGS | _ISOLATION),
     )
@@ -114,8 +114,8 @@ def pooled(address: Address) -> AsyncEngine:
     return engine
 
 
-def held(address: Address) -> AsyncEngine:
-    """An engine for the one connection that flushes go over; each statement commits by itself."""
+def dedicated_engine(address: Address) -> AsyncEngine:
+    """An engine for one dedicated connection, as for flushes; each statement commits by itself."""
     return create_async_engine(
         address.url,
         hide_parameters=True,
@@ -125,8 +125,8 @@ def held(address: Address) -> AsyncEngine:
     )
 
 
-def fleeting(address: Address) -> AsyncEngine:
-    """An engine for one transaction, which may take as long as it takes."""
+def single_use_engine(address: Address) -> AsyncEngine:
+    """An engine for one transaction without a time limit."""
     return create_async_engine(
         address.url,
         hide_parameters=True,
@@ -137,7 +137,7 @@ def fleeting(address: Address) -> AsyncEngine:
 
 
 def _bounded(address: Address, settings: dict[str, str]) -> dict[str, Any]:
-    """What the driver is told where no statement may take for ever."""
+    """The driver's connect arguments with time limits of statements."""
     return {**address.arguments(settings), "command_timeout": limits.STATEMENT_TIMEOUT + GRACE}
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's way of saying what the shared statements mean."""
+"""The SQL dialect of PostgreSQL."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from belay_drivers.sql.connection.dialect import Failure, Fate, Mark, SqlDialect
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _CLASSES: Final[dict[str, DatabaseCode]] = {"23": "constraint", "0A": "unsupported", "57": "busy", "58": "io"}
-# The last one is raised where the server has said that it ends a session, and its socket is not closed yet.
+# The last one is raised if the server has announced the end of a session, and its socket is not closed yet.
 _GONE: Final = (OSError, asyncio.TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _FATES: Final = frozenset[Fate]({"committed", "aborted", "in progress"})
 _HISTORY_SQL: Final = (
@@ -41,7 +41,7 @@ class PostgresDialect(SqlDialect):
     name = "postgresql"
 
     def insert_if_absent(self, table: Table) -> Insert:
-        """An INSERT that does nothing where any unique key of its row exists."""
+        """An INSERT that does nothing if any unique key of its row exists."""
         return postgresql.insert(table).on_conflict_do_nothing()
 
     def insert_or_replace(
@@ -56,35 +56,35 @@ class PostgresDialect(SqlDialect):
         )
 
     def is_empty(self, tx: Connection) -> bool:
-        """Whether the schema in use holds no table and no view."""
+        """Whether the current schema has no table and no view."""
         found = inspect(tx)
         return not found.get_table_names() and not found.get_view_names()
 
     def mark(self, tx: Connection) -> Mark | None:
-        """The open transaction's number, its backend and the history it belongs to; None before its first write."""
+        """The open transaction's id, its backend and its history; None before its first write."""
         row = tx.execute(_MARK).one()
         return None if row.number is None else Mark(row.number, row.backend, row.history)
 
     def fate(self, tx: Connection, mark: Mark) -> Fate:
-        """What became of a transaction; one that still waits for its commit is ended with its session."""
+        """The outcome of a transaction; one that is still open is aborted, and its session ended."""
         if tx.execute(_HISTORY).scalar_one() != mark.history:
-            # A replica took over, or another cluster: its transactions have numbers of their own.
+            # A promoted replica, or another cluster: it has other transaction ids.
             return "unknown"
         tx.execute(_END, {"b_backend": mark.backend, "b_number": mark.number})
         found = tx.execute(_FATE, {"b_number": mark.number}).scalar_one()
         return found if found in _FATES else "unknown"
 
     def join(self, tx: Connection) -> None:
-        """Be in a transaction."""
+        """Ensure an open transaction."""
         if not tx.in_transaction():
             tx.begin()
 
     def speaks(self, engine: Engine) -> bool:
-        """Whether this engine reaches a database of this kind."""
+        """Whether this engine connects to PostgreSQL."""
         return engine.dialect.name == self.name
 
     def explain(self, error: BaseException) -> Failure | None:
-        """What an exception of the database's driver means; None where it is somebody else's."""
+        """The failure of an exception of the database's driver; None for any other exception."""
         links = list(causes_of(error))
         for link in links:
             sqlstate = getattr(link, "sqlstate", None)

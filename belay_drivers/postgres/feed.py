@@ -1,7 +1,7 @@
 """PostgreSQL's feed: by transaction, and only below the oldest one that still runs (kernel 11).
 
-Numbers are handed out when transactions begin to write, and they commit in any order. Whoever read up to the newest
-number would miss what an older transaction commits later; below the oldest running one nothing can appear any more.
+Transaction ids are assigned at the first write, and transactions commit in any order. A reader up to the newest id
+would miss what an older transaction commits later; below the oldest running one nothing can appear any more.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SELECT CAST(xid AS text) AS xid, run_id, entry FROM belay_journal
 WHERE {_BELOW_HORIZON}
 ORDER BY belay_journal.xid DESC, run_id DESC, entry DESC LIMIT 1
 """)  # noqa: S608  made of constants
-# Looked up run by run: as a join the planner would read the whole journal for it, where it has no statistics.
+# Looked up run by run: for a join the planner would read the whole journal, if it has no statistics.
 _SINCE: Final = text(f"""
 SELECT CAST(j.xid AS text) AS xid, j.run_id, j.entry, j.at, j.kind, j.facts,
   (SELECT v.full_id FROM belay_run_values v WHERE v.run_id = j.run_id) AS full_id
@@ -37,17 +37,17 @@ ORDER BY j.xid, j.run_id, j.entry LIMIT CAST(:b_limit AS bigint)
 class PostgresFeed(Feed):
     """The journal by transaction, run and entry.
 
-    The place is that of an entry that was read, never the horizon itself: after a crash the server may hand out
-    again the numbers of transactions that left nothing.
+    The position is that of an entry that was read, never the horizon itself: after a crash the server may reuse the
+    ids of transactions that left nothing.
     """
 
     def head(self, tx: Connection) -> FeedPosition:
-        """The place of the newest entry below the horizon."""
+        """The position of the newest entry below the horizon."""
         row = tx.execute(_HEAD).mappings().one_or_none()
         return START if row is None else self.place_of(row)
 
     def since(self, tx: Connection, position: FeedPosition, limit: int) -> Sequence[RowMapping]:
-        """The latest entry of each run that changed behind this place, in order."""
+        """The latest entry of each run that changed after this position, in order."""
         xid, _, rest = position.partition(".")
         run_key, _, entry = rest.partition(".")
         bound = {
@@ -59,5 +59,5 @@ class PostgresFeed(Feed):
         return tx.execute(_SINCE, bound).mappings().all()
 
     def place_of(self, row: RowMapping) -> FeedPosition:
-        """The place of an entry that was read; digits of a fixed number, so that texts stand in its order."""
+        """The position of an entry that was read; numbers have a fixed width, so that texts sort like them."""
         return FeedPosition(f"{int(row['xid']):016x}.{row['run_id'].encode().hex()}.{row['entry']:014x}")

@@ -1,4 +1,4 @@
-"""Opening PostgreSQL: one pool, used for transactions and for statements that commit by themselves."""
+"""Open PostgreSQL: one pool, for transactions and for statements that commit by themselves."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -13,11 +13,18 @@ from belay_core.stores.bundle import Stores
 from belay_core.stores.drivers import Migrations
 from belay_drivers.postgres.channel import PostgresChannel, StatementClient, TransactionChannel
 from belay_drivers.postgres.clock import FollowingClock
-from belay_drivers.postgres.connections import Address, Pooler, address_of, fleeting, held, pooled
+from belay_drivers.postgres.connections import (
+    Address,
+    Pooler,
+    address_of,
+    dedicated_engine,
+    pooled_engine,
+    single_use_engine,
+)
 from belay_drivers.postgres.dialect import DIALECT
 from belay_drivers.postgres.feed import PostgresFeed
 from belay_drivers.postgres.hot import PostgresHotStatements
-from belay_drivers.postgres.relay import listening
+from belay_drivers.postgres.relay import relay_notifications
 from belay_drivers.postgres.roles import grants
 from belay_drivers.sql.connection.connection_runner import LoopRunner
 from belay_drivers.sql.connection.database import Body, Database, Engines
@@ -31,7 +38,7 @@ from belay_drivers.sql.schema.migration_runner import (
     until_cancelled,
     verify,
 )
-from belay_drivers.sql.stores.assembly import DriverOptions, assembled
+from belay_drivers.sql.stores.assembly import DriverOptions, assemble_stores
 from belay_drivers.sql.stores.group_commit import GroupCommit, PipelineTuner
 from belay_drivers.sql.stores.views import Views
 
@@ -41,8 +48,8 @@ OWN: Final = own_set("belay_drivers.postgres")
 _TIME: Final = text("SELECT extract(epoch FROM clock_timestamp()) * 1000.0")
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(hashtextextended('belay:' || current_schema(), 0))")
-# Whoever asks for a table while a migration waits for it waits behind the migration: so that waits shortly, lets
-# them pass, and tries again.
+# A statement that needs a table while a migration waits for its lock queues behind the migration: so the migration
+# waits only briefly, lets them pass, and tries again.
 _PATIENCE: Final = ("SET LOCAL lock_timeout = '3s'", "SET LOCAL statement_timeout = 0")
 
 
@@ -52,51 +59,51 @@ async def open_postgres(
 ) -> AsyncGenerator[Stores]:
     """Open the stores in a PostgreSQL database: ``postgresql://user@host/name``.
 
-    The schema has to be there: ``SchemaMismatch`` names the command that makes it. Without a clock the stores follow
-    the database's. ``pooler="transaction"``, or ``?pooler=transaction`` in the URL, is for a server behind a pooler
-    that hands out connections by transaction. Everything is closed when the block is left.
+    The schema has to exist: ``SchemaMismatch`` names the command that creates it. Without a clock the stores follow
+    the database's. ``pooler="transaction"``, or ``?pooler=transaction`` in the URL, is for a server behind a pooler in
+    transaction mode. Everything is closed when the block is left.
     """
     address = address_of(url, pooler)
-    engine = pooled(address)
-    channel, looks = _wires(engine, address)
+    engine = pooled_engine(address)
+    channel, reads = _channels(engine, address)
     database = Database(_engines(engine, address, channel), DIALECT)
     group_commit = GroupCommit(database, channel, PipelineTuner())
     try:
         times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
-        following = None
+        sampler = None
         if clock is None:
-            following = _Following(database, FollowingClock(stale_after_ms=times.stale_after_ms))
-            await following.refresh()
-            clock = following.clock
-        stores = assembled(
+            sampler = _ClockSampler(database, FollowingClock(stale_after_ms=times.stale_after_ms))
+            await sampler.refresh()
+            clock = sampler.clock
+        stores = assemble_stores(
             database,
             clock=clock,
             ids=ids or Uuid7Ids(),
             lease=times,
             views=_views(engine),
-            hot=PostgresHotStatements(database, channel, looks, None if following is None else following.clock),
+            hot=PostgresHotStatements(database, channel, reads, None if sampler is None else sampler.clock),
             group_commit=group_commit,
-            **_beside(following),
+            **_clock_options(sampler),
         )
-        async with listening(stores.notifier, address):
+        async with relay_notifications(stores.notifier, address):
             yield stores
     finally:
         await group_commit.close()
-        await looks.close()
+        await reads.close()
         await engine.dispose()
 
 
-def _beside(following: "_Following | None") -> DriverOptions:
-    """What looks after a clock that follows the database's."""
-    if following is None:
+def _clock_options(sampler: "_ClockSampler | None") -> DriverOptions:
+    """The driver options of a clock that follows the database's."""
+    if sampler is None:
         return {}
-    return {"refresh": following.refresh, "trusts_stale": following.clock.settled}
+    return {"refresh": sampler.refresh, "trusts_stale": sampler.clock.settled}
 
 
 async def migrate_postgres(
     url: str, sets: Sequence[MigrationSet] = (), *, pooler: Pooler | None = None
 ) -> list[tuple[int, str]]:
-    """Bring the schema of a database up to this code's, and to these sets; the migrations that this call applied.
+    """Apply the missing migrations of belay and of these sets; returns those that this call applied.
 
     Raises ``SchemaMismatch`` and ``MigrationRefused``; then, and when cancelled, nothing was applied.
     """
@@ -115,31 +122,31 @@ async def migrate_postgres(
         return applied
 
     def again(tx: Connection) -> list[tuple[int, str]]:
-        # No reply came to a commit: of what was sent, the ledger has what arrived.
+        # The reply to a commit was lost: the ledger shows what was committed.
         migrate(tx)
         return [row for row in applied_at(tx, now_ms) if row in sent]
 
-    return await _once(address_of(url, pooler), migrate, again)
+    return await _run_once(address_of(url, pooler), migrate, again)
 
 
 class PostgresMigrations(Migrations):
     """This driver's migrations, as the command line finds them: belay's own and those of installed packages."""
 
     async def migrate(self, url: str) -> list[tuple[int, str]]:
-        """Apply what is missing, all or nothing; the id and name of each migration this call applied."""
+        """Apply missing migrations, all or none; returns id and name of each one that this call applied."""
         return await migrate_postgres(url, installed_sets("postgresql"))
 
     async def check(self, url: str) -> None:
-        """Change nothing; ``SchemaMismatch`` where something is missing."""
+        """Change nothing; raises ``SchemaMismatch`` if a migration is missing."""
         steps = self._steps()
-        await _once(address_of(url), lambda tx: check(tx, steps, DIALECT))
+        await _run_once(address_of(url), lambda tx: check(tx, steps, DIALECT))
 
     def sql(self, since: int = -1) -> str:
         """The migrations above an id as one script, for those who apply them by other means."""
         return printed(self._steps(), _NOW, since)
 
     def roles(self) -> str:
-        """A script that makes the roles and gives each what it needs; run after migrating."""
+        """A script that creates the roles with their rights; run it after the migrations."""
         return grants()
 
     def _steps(self) -> Sequence[Migration]:
@@ -147,21 +154,21 @@ class PostgresMigrations(Migrations):
 
 
 MIGRATIONS: Final = PostgresMigrations()
-"""What the command line migrates PostgreSQL by."""
+"""The entry point of the command line."""
 
 
-def _wires(engine: AsyncEngine, address: Address) -> tuple[StatementClient, StatementClient]:
-    """What is sent straight: writes one after another, and reads beside them."""
+def _channels(engine: AsyncEngine, address: Address) -> tuple[StatementClient, StatementClient]:
+    """The channels for direct statements: one for writes, one for concurrent reads."""
     if address.pooler:
         through = TransactionChannel(LoopRunner(engine))
         return through, through
-    return PostgresChannel(held(address)), PostgresChannel(held(address))
+    return PostgresChannel(dedicated_engine(address)), PostgresChannel(dedicated_engine(address))
 
 
 def _engines(engine: AsyncEngine, address: Address, channel: StatementClient) -> Engines:
     runner = LoopRunner(engine)
     if address.pooler:
-        # Outside a transaction each message of a statement may reach another server.
+        # Outside a transaction each message of a statement may reach another server connection.
         return Engines(runner, runner)
     return Engines(runner, LoopRunner(engine.execution_options(isolation_level="AUTOCOMMIT")), channel.sync_engine)
 
@@ -171,8 +178,8 @@ def _views(engine: AsyncEngine) -> Views:
     return Views(Database(Engines(standing, standing), DIALECT), standing.hold, PostgresFeed())
 
 
-async def _once(address: Address, body: Body[T], resent: Body[T] | None = None) -> T:
-    engine = fleeting(address)
+async def _run_once(address: Address, body: Body[T], resent: Body[T] | None = None) -> T:
+    engine = single_use_engine(address)
     runner = LoopRunner(engine)
     try:
         return await Database(Engines(runner, runner), DIALECT).write(body, resent)
@@ -180,8 +187,8 @@ async def _once(address: Address, body: Body[T], resent: Body[T] | None = None) 
         await engine.dispose()
 
 
-class _Following:
-    """Asks the database for the time where nothing else has done so lately."""
+class _ClockSampler:
+    """Samples the database's time, if no other statement has done so lately."""
 
     def __init__(self, database: Database, clock: FollowingClock) -> None:
         self.clock = clock
@@ -193,7 +200,7 @@ class _Following:
             await self._database.read(self._sample)
 
     def _sample(self, tx: Connection) -> None:
-        # Twice: the first answer on a connection carries the cost of preparing the statement.
+        # Twice: the first query on a connection includes the time to prepare the statement.
         for _ in range(2):
             asked = self.clock.elapsed()
             moment = float(tx.execute(_TIME).scalar_one())

@@ -1,59 +1,59 @@
-"""Whether anybody else listens. It is found out by asking, as whoever is alone need not tell what happens."""
+"""Whether other processes listen: without peers no notification need be sent."""
 
 from enum import Enum, auto
 from typing import Final
 
-ANSWERED: Final = 0.2
-"""Seconds after a question in which somebody who is there says so; one who is slower is made up for when heard."""
-BELIEVED: Final = 30.0
-"""Seconds for which somebody who was heard is taken to be there still."""
+ANSWER_TIMEOUT: Final = 0.2
+"""Seconds after a question within which peers answer; a later answer is handled when it arrives."""
+PEER_TIMEOUT: Final = 30.0
+"""Seconds after its last notification for which a peer is assumed to listen."""
 
 
 class PeerState(Enum):
-    """What is known of others."""
+    """What is known of peers."""
 
-    NOTHING = auto()
+    UNKNOWN = auto()
     ASKED = auto()
     ALONE = auto()
-    AMONG_OTHERS = auto()
+    HAS_PEERS = auto()
 
 
 class PeerPresence:
-    """What one connection knows of others, from when it listens until it is lost. Moments are seconds of one clock.
+    """The knowledge of one connection about peers, while it listens. Times are seconds of one clock.
 
     ::
 
-        NOTHING       --asked-->                         ASKED
-        ASKED         --ANSWERED seconds of silence-->   ALONE
-        AMONG_OTHERS  --BELIEVED seconds of silence-->   NOTHING
-        any           --heard-->                         AMONG_OTHERS
+        UNKNOWN    --question sent-->                       ASKED
+        ASKED      --ANSWER_TIMEOUT seconds of silence-->   ALONE
+        HAS_PEERS  --PEER_TIMEOUT seconds of silence-->     UNKNOWN
+        any        --notification of a peer-->              HAS_PEERS
 
-    Everybody listens before he asks, and whoever listens answers: of two, at least the one that was there first hears
-    the other. So one who is alone is told of everybody who comes.
+    Each process listens before it asks, and each listener answers: of two processes, at least the first one receives
+    the other's question. So a process that is alone learns of each new one.
     """
 
     def __init__(self) -> None:
-        self._known = PeerState.NOTHING
+        self._state = PeerState.UNKNOWN
         self._since = 0.0
         self.alone = False
-        """Whether there is nobody to tell, as far as was found."""
+        """Whether no peer listens, as far as is known."""
 
-    def known(self, now: float) -> PeerState:
-        """What is known by now, after the silence there was."""
+    def state(self, now: float) -> PeerState:
+        """The state at ``now``, after the silence until then."""
         silence = now - self._since
-        if self._known is PeerState.ASKED and silence >= ANSWERED:
-            self._become(PeerState.ALONE, now)
-        elif self._known is PeerState.AMONG_OTHERS and silence >= BELIEVED:
-            self._become(PeerState.NOTHING, now)
-        return self._known
+        if self._state is PeerState.ASKED and silence >= ANSWER_TIMEOUT:
+            self._set_state(PeerState.ALONE, now)
+        elif self._state is PeerState.HAS_PEERS and silence >= PEER_TIMEOUT:
+            self._set_state(PeerState.UNKNOWN, now)
+        return self._state
 
-    def ask(self, now: float) -> None:
-        """Others have been asked."""
-        self._become(PeerState.ASKED, now)
+    def question_sent(self, now: float) -> None:
+        """Note that the question was sent."""
+        self._set_state(PeerState.ASKED, now)
 
-    def hear(self, now: float) -> None:
-        """Somebody else has said something."""
-        self._become(PeerState.AMONG_OTHERS, now)
+    def peer_heard(self, now: float) -> None:
+        """Note a notification of a peer."""
+        self._set_state(PeerState.HAS_PEERS, now)
 
-    def _become(self, known: PeerState, now: float) -> None:
-        self._known, self._since, self.alone = known, now, known is PeerState.ALONE
+    def _set_state(self, state: PeerState, now: float) -> None:
+        self._state, self._since, self.alone = state, now, state is PeerState.ALONE

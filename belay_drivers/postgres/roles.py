@@ -1,4 +1,4 @@
-"""Three roles with the least rights each needs: one migrates, one works, one looks."""
+"""Three roles with the least rights each needs: migrator, worker, reader."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ MIGRATOR: Final = "belay_migrator"
 WORKER: Final = "belay_worker"
 READER: Final = "belay_reader"
 
-# What a migration writes, workers only read; and nobody rewrites what the journal says has happened.
+# Workers only read what a migration writes; and no role may change entries of the journal.
 _OF_WORKER: Final = {
     tables.migrations.name: "SELECT",
     tables.store.name: "SELECT",
@@ -16,7 +16,7 @@ _OF_WORKER: Final = {
 }
 _ALL: Final = "SELECT, INSERT, UPDATE, DELETE"
 _FUNCTIONS: Final = ("belay_runs_sound()",)
-"""What triggers call: nobody needs a right for that, but who migrates has to be able to change it."""
+"""Functions of triggers: calling them needs no right, but the migrator has to be able to replace them."""
 
 _ROLE: Final = """DO $$ BEGIN
   CREATE ROLE {role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
@@ -27,9 +27,9 @@ GRANT USAGE ON SCHEMA "{schema}" TO {role};"""
 
 
 def grants(schema: str = "public") -> str:
-    """The script: roles without a password, rights on the schema, rights on each of belay's tables.
+    """The script: roles without a password, rights on the schema and on each of belay's tables.
 
-    It is run by whoever may create roles and owns the tables, after each ``belay migrate``; again it changes nothing.
+    Run it as a user that may create roles and owns the tables, after each ``belay migrate``; it is idempotent.
     ``schema`` is a plain name: lower-case letters, digits and underscores. Raises ``ValueError`` for another.
     """
     if not schema.isascii() or not schema.isidentifier() or schema != schema.lower():

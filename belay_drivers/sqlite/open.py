@@ -23,7 +23,7 @@ from belay_drivers.sql.connection.database import Database, Engines
 from belay_drivers.sql.connection.dialect import Failure
 from belay_drivers.sql.schema.migration_plan import Migration, MigrationSet, installed_sets, own_set, planned
 from belay_drivers.sql.schema.migration_runner import apply, check, printed, until_cancelled, verify
-from belay_drivers.sql.stores.assembly import assembled
+from belay_drivers.sql.stores.assembly import assemble_stores
 from belay_drivers.sql.stores.group_commit import GroupCommit
 from belay_drivers.sql.stores.views import Views
 from belay_drivers.sqlite.channel import SqliteChannel
@@ -57,7 +57,7 @@ async def open_sqlite(
     group_commit = GroupCommit(files.database, channel)
     try:
         times = await files.made_ready(clock)
-        yield assembled(
+        yield assemble_stores(
             files.database,
             clock=clock,
             ids=ids or Uuid7Ids(),

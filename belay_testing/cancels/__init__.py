@@ -1,1 +1,1 @@
-"""Cancellation at every await, once and again, and what is left behind by it."""
+"""Cancellation at every await, once or several times, and a check that nothing is left behind."""

@@ -1,4 +1,4 @@
-"""Every place at which a call waits, in all tasks that work for it, and a cancellation at one of them."""
+"""Count the awaits of a call, in all tasks that it starts, and cancel it at one of them."""
 
 import asyncio
 import types
@@ -10,28 +10,28 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
-    """How a call ended: cancelled, or with an answer or an exception it gave all the same."""
+class CancelledCall:
+    """How a cancelled call ended: cancelled, or with a result or an exception nevertheless."""
 
     awaits: int
-    """How often the call, and the tasks made for it, waited."""
+    """Awaits of the call and of the tasks that it started."""
     was_struck: bool
-    """Whether it came as far as the await at which it was to be cancelled."""
+    """Whether it reached the await at which it was to be cancelled."""
     was_cancelled: bool
     error: BaseException | None = None
 
 
-async def struck(
+async def cancel_at(
     call: Coroutine[Any, Any, Any],
     at: int = 0,
     times: int = 1,
-    beside: Callable[[], None] | None = None,
-    look: float | None = None,
-) -> Struck:
-    """Run a call in a task, and cancel it at its ``at``-th await, counted from 1, and at those after it.
+    meanwhile: Callable[[], None] | None = None,
+    interval: float | None = None,
+) -> CancelledCall:
+    """Run a call in a task, and cancel it at its ``at``-th await, counted from 1, ``times`` times in a row.
 
-    Awaits of the tasks made meanwhile count as well: the caller is cancelled while they work. ``beside`` is called
-    every ``look`` seconds while the call goes on. Comes back when the call has ended, whatever it ended with.
+    Awaits of tasks started by the call count as well: the caller is cancelled while they run. ``meanwhile`` is called
+    every ``interval`` seconds while the call runs. Returns when the call has ended, however it ended.
     """
     loop = asyncio.get_running_loop()
     counting = _Counting(at, times)
@@ -42,29 +42,29 @@ async def struck(
     finally:
         loop.set_task_factory(former)
     while not victim.done():
-        await asyncio.wait({victim}, timeout=look)
-        if beside is not None:
-            beside()
+        await asyncio.wait({victim}, timeout=interval)
+        if meanwhile is not None:
+            meanwhile()
     counting.victim = None
     error = None if victim.cancelled() else victim.exception()
-    return Struck(counting.met, counting.struck, victim.cancelled(), error)
+    return CancelledCall(counting.met, counting.cancel_at, victim.cancelled(), error)
 
 
 class _Counting:
-    """Counts the awaits of the tasks that are made by it, and by those."""
+    """A task factory that counts the awaits of its tasks and of the tasks that they start."""
 
     def __init__(self, at: int, times: int) -> None:
         self.met = 0
-        self.struck = False
+        self.cancel_at = False
         self.victim: asyncio.Future[Any] | None = None
         self._at = at
         self._times = times
 
     def factory(self, loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> "asyncio.Task[Any]":
-        """A task whose awaits are counted."""
+        """Make a task whose awaits are counted."""
         stepping = cast("Coroutine[Any, Any, Any]", self._stepping(work))
         task = asyncio.Task(stepping, loop=loop, **more)
-        # A task that is cancelled before its first step never hands over to what it was made for.
+        # A task that is cancelled before its first step never enters its coroutine.
         task.add_done_callback(lambda _: work.close())
         return task
 
@@ -73,7 +73,7 @@ class _Counting:
             return
         self.met += 1
         if self._at <= self.met < self._at + self._times:
-            self.struck = True
+            self.cancel_at = True
             self.victim.cancel()
 
     @types.coroutine
@@ -82,7 +82,7 @@ class _Counting:
         error: BaseException | None = None
         loop = asyncio.get_running_loop()
         while True:
-            # Tasks that are made while this one takes a step are counted too, and no others.
+            # Only tasks that are created during a step of this one are counted.
             former = loop.get_task_factory()
             loop.set_task_factory(self.factory)
             try:
@@ -95,5 +95,5 @@ class _Counting:
             value, error = None, None
             try:
                 value = yield waited
-            except BaseException as thrown:  # noqa: BLE001  (handed on to the coroutine)
+            except BaseException as thrown:  # noqa: BLE001  (thrown into the coroutine)
                 error = thrown

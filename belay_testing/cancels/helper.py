@@ -1,4 +1,4 @@
-"""A workflow whose worker is cancelled at its awaits, once and again (``belay_cancels``)."""
+"""Cancel a workflow's worker at its awaits, once or several times (``belay_cancels``)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,20 +9,20 @@ from belay_core import Worker
 from belay_core.stores import Stores
 from belay_core.workflows.registry import Registrable
 from belay_drivers.sql.connection.engine_lookup import engines_of
-from belay_testing.cancels.awaits import Struck, struck
+from belay_testing.cancels.awaits import CancelledCall, cancel_at
 from belay_testing.clock import ManualClock
-from belay_testing.crashes.helper import Account, Report
-from belay_testing.crashes.trial import OVER, Case, Said, Trial
+from belay_testing.crashes.helper import PointCounts, Report
+from belay_testing.crashes.trial import OVER, Case, GateReply, Trial
 from belay_testing.handles import StoresHandle
 
-_LOOK = 0.001
+_POLL = 0.001
 STRIKES = (1, 2, 3)
 MOST = 50
-"""Awaits that are struck, for each number of cancellations, where nothing else is said."""
+"""By default, at most so many awaits are tried for each number of cancellations."""
 
 
 class Cancels:
-    """Runs a workflow once undisturbed, and once for every await at which its worker may be cancelled."""
+    """Runs a workflow once without a cancellation, and once for every await at which its worker may be cancelled."""
 
     def __init__(self, handle: StoresHandle, clock: ManualClock) -> None:
         self._handle = handle
@@ -33,30 +33,30 @@ class Cancels:
         workflow: Registrable[Any, Any],
         given: Any = None,
         *,
-        answers: Mapping[str, Said] | None = None,
+        answers: Mapping[str, GateReply] | None = None,
         effects: Sequence[Any] = (),
         times: Iterable[int] = STRIKES,
         most: int | None = MOST,
     ) -> Report:
-        """Cancel the worker at its awaits, and have another one bring each run to its end.
+        """Cancel the worker at its awaits, and let another one finish each run.
 
-        The worker is one with background, as in production. It is cancelled as often as each of ``times`` says, at
-        one await after the other; of the awaits at most ``most`` are taken, evenly spread (None: all). ``answers``
-        and ``effects`` are as for ``belay_crashes``.
+        The worker has its background tasks, as in production. For each of ``times``, it is cancelled so many times in
+        a row, starting at one await after the other; at most ``most`` awaits are tried, evenly spread (None: all).
+        ``answers`` and ``effects`` are as for ``belay_crashes``.
 
-        Raises ``AssertionError``, which says at which await what broke: a step that ran twice, a run that is stuck,
+        Raises ``AssertionError`` that names the await and the failure: a step that ran twice, a run that is stuck,
         another result, a task or a connection that is left.
         """
         case = Case(workflow, given, answers or {}, effects)
         async with self._handle as stores:
             trial, ended = await self._disturbed(stores, case, 0, 1)
-            account = Account("cancelled", await trial.end())
+            account = PointCounts("cancelled", await trial.end())
             for number in times:
                 for at in _spread(ended.awaits, most):
                     await self._point(stores, case, at, number, account)
         return account.report()
 
-    async def _point(self, stores: Stores, case: Case, at: int, times: int, account: Account) -> None:
+    async def _point(self, stores: Stores, case: Case, at: int, times: int, account: PointCounts) -> None:
         around = asyncio.all_tasks()
         trial, ended = await self._disturbed(stores, case, at, times)
         if not ended.was_struck:
@@ -67,13 +67,13 @@ class Cancels:
         await trial.left()
         account.note(f"cancelled {times} times from await {at} on", trial, await trial.finished(), left)
 
-    async def _disturbed(self, stores: Stores, case: Case, at: int, times: int) -> tuple[Trial, Struck]:
+    async def _disturbed(self, stores: Stores, case: Case, at: int, times: int) -> tuple[Trial, CancelledCall]:
         trial = Trial(stores, self._clock, case)
         await trial.begin()
         over = asyncio.Event()
         people = asyncio.ensure_future(_people(trial, over))
         try:
-            return trial, await struck(_work(trial.worker(stores, background=True), over), at, times)
+            return trial, await cancel_at(_work(trial.worker(stores, background=True), over), at, times)
         finally:
             people.cancel()
             with suppress(asyncio.CancelledError):
@@ -86,9 +86,9 @@ async def _work(worker: Worker, over: asyncio.Event) -> None:
 
 
 async def _people(trial: Trial, over: asyncio.Event) -> None:
-    """Let time pass, and answer, until the run is over."""
+    """Let time pass and decide at the gates, until the run has ended."""
     while True:
-        await asyncio.sleep(_LOOK)  # noqa: TID251  (the worker's threads live in real time)
+        await asyncio.sleep(_POLL)  # noqa: TID251  (the worker's threads run in real time)
         trial.tick()
         if not over.is_set():
             await trial.answered()
@@ -102,7 +102,7 @@ def _spread(awaits: int, most: int | None) -> Iterable[int]:
 
 
 def _checked_out(stores: Stores) -> list[str]:
-    """Connections of the stores that were not given back, where their pools count them."""
+    """Connections that were not returned, of the pools that count them."""
     pools: list[Any] = [engine.pool for engine in engines_of(stores)]
     counts = [int(pool.checkedout()) for pool in pools if hasattr(pool, "checkedout")]
     return [f"{count} connections are not given back" for count in counts if count]

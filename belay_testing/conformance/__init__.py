@@ -1,68 +1,68 @@
-"""The conformance suite: inherit it, hand it a harness, and it says what a driver keeps and what it does not.
+"""The conformance suite: inherit it with a ``harness`` fixture, and it reports which promises a driver keeps.
 
 ``StoreConformance`` is the contract of ``RunStore`` and ``AttemptStore``, and ``SharedConformance`` the same between
 several processes, for a driver whose databases they can share. A driver adds ``EngineConformance`` when it runs
 workflows, with ``ProcessConformance`` in the place of ``SharedConformance``, and ``SchemaConformance`` when it keeps
-belay's own tables. ``BesideConformance`` is for a driver that has what stands beside runs and attempts: waits, journal,
-feed, retention, snapshots, and writes of several operations; ``EngineBesideConformance`` in its place when it runs
-workflows, and ``SharedBesideConformance`` when processes share its databases. The name of a chapter selects its tests:
-``pytest -k Creating``.
+belay's own tables. ``AuxiliaryConformance`` is for a driver that has the auxiliary stores: waits, journal, change feed,
+retention, snapshots, and writes of several operations; ``EngineAuxiliaryConformance`` in its place when it runs
+workflows, and ``SharedAuxiliaryConformance`` when processes share its databases. The name of a chapter selects its
+tests: ``pytest -k CreateChapter``.
 """
 
 from typing import ClassVar
 
-from belay_testing.conformance.acquire import Acquiring
-from belay_testing.conformance.acquire_rivals import Crowds
-from belay_testing.conformance.attempt_boundary import AttemptBoundary
-from belay_testing.conformance.attempts import Attempts
-from belay_testing.conformance.auxiliary_boundary import BesideBoundary
-from belay_testing.conformance.boundary import Boundary
-from belay_testing.conformance.cancel import Cancelling
-from belay_testing.conformance.change_feed import Batches, Following
-from belay_testing.conformance.claim_and_own import Owning
-from belay_testing.conformance.claim_rivals import Rivals
-from belay_testing.conformance.claims import Claims
-from belay_testing.conformance.composed_writes import Stories
-from belay_testing.conformance.contract_and_engine import Faces
-from belay_testing.conformance.create import Creating
-from belay_testing.conformance.damage import Damage
-from belay_testing.conformance.engine_auxiliary import EngineBeside
-from belay_testing.conformance.gates import Gates
-from belay_testing.conformance.heartbeats import Heartbeats
-from belay_testing.conformance.hindered_writes import Guarded
-from belay_testing.conformance.journals import Journals
-from belay_testing.conformance.lineages import Lineages
-from belay_testing.conformance.lockstep import BesideLockstep, EngineLockstep, Lockstep
-from belay_testing.conformance.nested_writes import Hooks, Levels
-from belay_testing.conformance.ownership_facts import Facts
-from belay_testing.conformance.processes import Processes
-from belay_testing.conformance.reads import Histories
-from belay_testing.conformance.record import RecordOp
-from belay_testing.conformance.release import Ending
-from belay_testing.conformance.resolve import Resolving
-from belay_testing.conformance.retention import Retaining
-from belay_testing.conformance.run_pages import Listings
-from belay_testing.conformance.shared import Shared
-from belay_testing.conformance.shared_auxiliary import SharedBeside
-from belay_testing.conformance.snapshots import Moments
-from belay_testing.conformance.start import Starting
-from belay_testing.conformance.steal import Stealing
-from belay_testing.conformance.transitions import Transitions
-from belay_testing.conformance.values import Values
-from belay_testing.conformance.waits import Waits
-from belay_testing.conformance.wake import Waking
-from belay_testing.conformance.writes import Writes
+from belay_testing.conformance.acquire import AcquireChapter
+from belay_testing.conformance.acquire_rivals import AcquireRivalsChapter
+from belay_testing.conformance.attempt_boundary import AttemptBoundaryChapter
+from belay_testing.conformance.attempts import AttemptsChapter
+from belay_testing.conformance.auxiliary_boundary import AuxiliaryBoundaryChapter
+from belay_testing.conformance.boundary import BoundaryChapter
+from belay_testing.conformance.cancel import CancelChapter
+from belay_testing.conformance.change_feed import ChangeFeedChapter, SnapshotBatchesChapter
+from belay_testing.conformance.claim_and_own import ClaimAndOwnChapter
+from belay_testing.conformance.claim_rivals import ClaimRivalsChapter
+from belay_testing.conformance.claims import ClaimsChapter
+from belay_testing.conformance.composed_writes import ComposedWritesChapter
+from belay_testing.conformance.contract_and_engine import ContractAndEngineChapter
+from belay_testing.conformance.create import CreateChapter
+from belay_testing.conformance.damage import DamageChapter
+from belay_testing.conformance.engine_auxiliary import EngineAuxiliaryChapter
+from belay_testing.conformance.gates import GatesChapter
+from belay_testing.conformance.heartbeats import HeartbeatsChapter
+from belay_testing.conformance.hindered_writes import HinderedWritesChapter
+from belay_testing.conformance.journals import JournalChapter
+from belay_testing.conformance.lineages import LineagesChapter
+from belay_testing.conformance.lockstep import AuxiliaryLockstepChapter, EngineLockstepChapter, LockstepChapter
+from belay_testing.conformance.nested_writes import NestedWritesChapter, WriteHooksChapter
+from belay_testing.conformance.ownership_facts import OwnershipFactsChapter
+from belay_testing.conformance.processes import ProcessesChapter
+from belay_testing.conformance.reads import ReadsChapter
+from belay_testing.conformance.record import RecordChapter
+from belay_testing.conformance.release import ReleaseChapter
+from belay_testing.conformance.resolve import ResolveChapter
+from belay_testing.conformance.retention import RetentionChapter
+from belay_testing.conformance.run_pages import RunPagesChapter
+from belay_testing.conformance.shared import SharedChapter
+from belay_testing.conformance.shared_auxiliary import SharedAuxiliaryChapter
+from belay_testing.conformance.snapshots import SnapshotsChapter
+from belay_testing.conformance.start import StartChapter
+from belay_testing.conformance.steal import StealChapter
+from belay_testing.conformance.transitions import TransitionsChapter
+from belay_testing.conformance.values import ValuesChapter
+from belay_testing.conformance.waits import WaitsChapter
+from belay_testing.conformance.wake import WakeChapter
+from belay_testing.conformance.writes import WritesChapter
 from belay_testing.harness import Gap, Harness, Tamper
 
 __all__ = [
-    "BesideConformance",
-    "EngineBesideConformance",
+    "AuxiliaryConformance",
+    "EngineAuxiliaryConformance",
     "EngineConformance",
     "Gap",
     "Harness",
     "ProcessConformance",
     "SchemaConformance",
-    "SharedBesideConformance",
+    "SharedAuxiliaryConformance",
     "SharedConformance",
     "StoreConformance",
     "Tamper",
@@ -70,20 +70,20 @@ __all__ = [
 
 
 class StoreConformance(
-    Creating,
-    Owning,
-    Claims,
-    Stealing,
-    Heartbeats,
-    Transitions,
-    Cancelling,
-    Lineages,
-    Boundary,
-    Rivals,
-    Attempts,
-    AttemptBoundary,
-    Values,
-    Lockstep,
+    CreateChapter,
+    ClaimAndOwnChapter,
+    ClaimsChapter,
+    StealChapter,
+    HeartbeatsChapter,
+    TransitionsChapter,
+    CancelChapter,
+    LineagesChapter,
+    BoundaryChapter,
+    ClaimRivalsChapter,
+    AttemptsChapter,
+    AttemptBoundaryChapter,
+    ValuesChapter,
+    LockstepChapter,
 ):
     """The contract: runs, their fenced ownership, and attempts."""
 
@@ -91,49 +91,59 @@ class StoreConformance(
 
 
 class EngineConformance(
-    Starting, Acquiring, Waking, RecordOp, Gates, Ending, Resolving, Histories, Crowds, Faces, EngineLockstep
+    StartChapter,
+    AcquireChapter,
+    WakeChapter,
+    RecordChapter,
+    GatesChapter,
+    ReleaseChapter,
+    ResolveChapter,
+    ReadsChapter,
+    AcquireRivalsChapter,
+    ContractAndEngineChapter,
+    EngineLockstepChapter,
 ):
-    """The commands of the engine, and that both faces of a database respect each other."""
+    """The commands of the engine, and that contract and engine respect each other's writes."""
 
     answering: ClassVar = frozenset({"runs:engine", "attempts:engine", "approvals"})
 
 
-class SharedConformance(Shared):
+class SharedConformance(SharedChapter):
     """Two openings of one database: the contract."""
 
 
-class ProcessConformance(SharedConformance, Processes):
+class ProcessConformance(SharedConformance, ProcessesChapter):
     """Two openings of one database: the contract, and the commands of the engine."""
 
 
-class BesideConformance(
-    Waits,
-    Journals,
-    Facts,
-    Following,
-    Batches,
-    Listings,
-    Retaining,
-    Moments,
-    BesideBoundary,
-    Writes,
-    Levels,
-    Hooks,
-    Stories,
-    BesideLockstep,
+class AuxiliaryConformance(
+    WaitsChapter,
+    JournalChapter,
+    OwnershipFactsChapter,
+    ChangeFeedChapter,
+    SnapshotBatchesChapter,
+    RunPagesChapter,
+    RetentionChapter,
+    SnapshotsChapter,
+    AuxiliaryBoundaryChapter,
+    WritesChapter,
+    NestedWritesChapter,
+    WriteHooksChapter,
+    ComposedWritesChapter,
+    AuxiliaryLockstepChapter,
 ):
-    """The stores beside runs and attempts, and writes of several operations over all of them."""
+    """The auxiliary stores, and writes of several operations over all stores."""
 
     answering: ClassVar = frozenset({"waiting", "journal", "changes", "retention"})
 
 
-class EngineBesideConformance(BesideConformance, EngineBeside):
+class EngineAuxiliaryConformance(AuxiliaryConformance, EngineAuxiliaryChapter):
     """The same, and over runs of workflows."""
 
 
-class SharedBesideConformance(SharedBeside):
-    """Two openings of one database: the stores beside runs and attempts, and writes."""
+class SharedAuxiliaryConformance(SharedAuxiliaryChapter):
+    """Two openings of one database: the auxiliary stores, and writes."""
 
 
-class SchemaConformance(Damage, Guarded):
+class SchemaConformance(DamageChapter, HinderedWritesChapter):
     """Belay's own tables in SQL; the harness needs a ``tamper``."""

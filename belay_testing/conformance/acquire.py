@@ -1,4 +1,4 @@
-"""Who gets which run, and when."""
+"""Which runs ``acquire`` hands out, in which order, and to which owner."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import STALE
 
 
-class Acquiring(Chapter):
+class AcquireChapter(Chapter):
     """``acquire``."""
 
     async def test_a_run_is_taken_once_with_what_its_owner_needs(self, kit: Kit) -> None:
@@ -113,7 +113,7 @@ class Acquiring(Chapter):
         await kit.park(taken.lease, "timer", wake_at_ms=kit.now + 1)
         assert (await kit.run()).waiting_request is None
 
-    async def test_running_owners_are_told_once_each_and_by_host(self, kit: Kit) -> None:
+    async def test_running_owners_are_reported_once_each_and_by_host(self, kit: Kit) -> None:
         owner = kit.owner(pid=1)
         for run_id in ("a", "b", "c"):
             await kit.start(run_id)

@@ -1,4 +1,4 @@
-"""Many callers of the engine store at once."""
+"""Concurrent callers of the engine's commands."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 
 
-class Crowds(Chapter):
+class AcquireRivalsChapter(Chapter):
     """Commands that race within one process."""
 
     async def test_rivals_in_one_process_never_get_the_same_run(self, kit: Kit) -> None:

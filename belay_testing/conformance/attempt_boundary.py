@@ -1,4 +1,4 @@
-"""What an attempt store refuses, and in which words."""
+"""What an attempt store refuses, and with which message."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ from belay_testing.conformance.parts import (
 
 
 def nested(depth: int, innermost: Any) -> Any:
-    """So many arrays around a value."""
+    """A value inside ``depth`` arrays."""
     value = innermost
     for _ in range(depth):
         value = [value]
@@ -40,15 +40,15 @@ def looped() -> list[Any]:
     return value
 
 
-class Heir(AttemptId):
+class InheritedId(AttemptId):
     """An id whose fields are inherited."""
 
 
-class Shifty(OwnerId):
-    """An owner that might answer otherwise the second time."""
+class OwnerSubclass(OwnerId):
+    """An owner whose fields may read differently the second time."""
 
 
-class AttemptBoundary(Chapter):
+class AttemptBoundaryChapter(Chapter):
     """Parameters of the attempt store."""
 
     @case(79)
@@ -76,7 +76,7 @@ class AttemptBoundary(Chapter):
             OwnerId("h", -1, "n"),
             OwnerId("h", cast("Any", 1.5), "n"),
             OwnerId("", 1, "n"),
-            Shifty("host-a", 101, "owner-a"),
+            OwnerSubclass("host-a", 101, "owner-a"),
         ],
     )
     async def test_a_bad_owner_is_refused_before_anything_else(self, attempts: Any, owner: Any) -> None:
@@ -189,11 +189,11 @@ class AttemptBoundary(Chapter):
 
     @case(80)
     async def test_an_owner_is_read_once(self, attempts: Any) -> None:
-        class Turncoat(dict[str, Any]):
-            """A mapping that is no plain dictionary may answer otherwise the next time."""
+        class DictSubclass(dict[str, Any]):
+            """A mapping that is no plain dictionary may read differently the next time."""
 
         owner = {"host_id": A.host_id, "pid": A.pid, "nonce": A.nonce}
-        assert "owner" in str(await refused_attempt(attempts.put(RUNNING, Turncoat(owner))))
+        assert "owner" in str(await refused_attempt(attempts.put(RUNNING, DictSubclass(owner))))
         assert await attempts.put(RUNNING, owner) == Inserted()
 
     @case(83)
@@ -202,7 +202,12 @@ class AttemptBoundary(Chapter):
         assert await attempts.get(RUNNING) == RUNNING
         assert await attempts.patch(RUNNING, AttemptPatch(outcome=1), A) == Patched()
         inert = "attempt id must be an inert data record"
-        for bad in ({"run_id": R, "step_key_digest": "digest"}, SimpleNamespace(run_id=R), Heir(R, "digest", 1), None):
+        for bad in (
+            {"run_id": R, "step_key_digest": "digest"},
+            SimpleNamespace(run_id=R),
+            InheritedId(R, "digest", 1),
+            None,
+        ):
             assert str(await refused_attempt(attempts.get(bad))).endswith(inert)
             assert str(await refused_attempt(attempts.patch(bad, AttemptPatch(), A))).endswith(inert)
 
@@ -223,7 +228,7 @@ class AttemptBoundary(Chapter):
             ({"a": float("inf")}, "contains a non-finite number"),
             ({"a": object()}, "contains a non-JSON object"),
             ({"\ud800": 1}, "contains an unbounded or ill-formed object key"),
-            (Heir(R, "digest", 1), "contains a non-JSON Heir"),
+            (InheritedId(R, "digest", 1), "contains a non-JSON InheritedId"),
         ],
         ids=lambda value: value if type(value) is str else "value",
     )

@@ -1,4 +1,4 @@
-"""Attempts are stored under their run's owner, and the first end of each stands."""
+"""Attempts are stored only by the owner of their run, and the first end of each is kept."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ from belay_testing.conformance.parts import (
 )
 
 
-class Attempts(Chapter):
+class AttemptsChapter(Chapter):
     """The attempt store."""
 
     @case(65)
@@ -80,7 +80,7 @@ class Attempts(Chapter):
         assert await attempts.get(ID) == stored
 
     @case(70)
-    async def test_the_first_end_stands(self, attempts: Any) -> None:
+    async def test_the_first_end_is_kept(self, attempts: Any) -> None:
         assert await attempts.finish(finish(), A) == NotFound()
         await attempts.put(RUNNING, A)
         assert await attempts.finish(finish(), B) == FenceLost()
@@ -130,7 +130,7 @@ class Attempts(Chapter):
         assert (await attempts.get(ID)).outcome == "b"
 
     @case(74)
-    async def test_finishing_beside_the_end_of_the_run_is_either_done_or_lost(self, kit: Kit, attempts: Any) -> None:
+    async def test_finishing_while_the_run_ends_is_either_done_or_lost(self, kit: Kit, attempts: Any) -> None:
         await attempts.put(RUNNING, A)
         ended, finished = await together(
             kit.stores.runs.transition_owned(R, A, RunStatus.COMPLETED), attempts.finish(finish(), A)

@@ -1,4 +1,4 @@
-"""What the chapters about the stores beside runs and attempts share."""
+"""Helpers of the chapters about auxiliary stores."""
 
 import json
 from typing import Any, Final
@@ -20,7 +20,7 @@ QUESTION: Final[JsonValue] = {"kind": "human", "prompt": "Soll ich?", "attempt":
 
 
 async def parked(stores: Any, run_id: RunId, *wait: Any, suspend: bool = True, **more: Any) -> WaitingRow:
-    """A new run that waits; suspended, if it is not to stay with ``A``."""
+    """A new run that waits; suspended, unless ``A`` is to keep it."""
     await own(stores.runs, run_id=run_id, now=int(stores.clock.now()))
     answer = await stores.waiting.park(run_id, Wait(*wait, **more), A)
     assert isinstance(answer, Parked)
@@ -32,7 +32,7 @@ async def parked(stores: Any, run_id: RunId, *wait: Any, suspend: bool = True, *
 async def over(
     stores: Any, run_id: RunId = R, status: RunStatus = RunStatus.COMPLETED, parent: RunId | None = None
 ) -> None:
-    """A new run that was owned, has an attempt, and is over."""
+    """A new run that was owned, has an attempt, and has ended."""
     await stores.runs.create(run_id, "{}", CreateOptions(parent))
     await stores.runs.claim_and_own(run_id, PENDING, A, int(stores.clock.now()))
     await stores.attempts.put(Attempt(run_id, "digest", 1, "running", 1, {}), A)
@@ -45,16 +45,16 @@ async def kinds(stores: Any, run_id: RunId = R) -> list[str]:
 
 
 async def facts(stores: Any, run_id: RunId = R) -> list[tuple[str, str, int | None]]:
-    """The kind, the owner's nonce and the moment of each ownership fact of a run, in order."""
+    """The kind, the owner's nonce and the time of each ownership fact of a run, in order."""
     found: list[tuple[str, str, int | None]] = []
     for entry in await stores.journal.ownership(run_id):
-        told = json.loads(entry.facts)
-        assert set(told) == {"owner", "granted_at_ms"}
-        owner = OwnerId(**told["owner"])
-        found.append((entry.kind.removeprefix("ownership."), owner.nonce, told["granted_at_ms"]))
+        reported = json.loads(entry.facts)
+        assert set(reported) == {"owner", "granted_at_ms"}
+        owner = OwnerId(**reported["owner"])
+        found.append((entry.kind.removeprefix("ownership."), owner.nonce, reported["granted_at_ms"]))
     return found
 
 
 async def exists(stores: Any, *run_ids: str) -> list[bool]:
-    """Whether each of these runs is there, as these stores see it."""
+    """Whether each of these runs exists, as these stores see it."""
     return [bool(await stores.runs.lineage(RunId(run_id))) for run_id in run_ids]

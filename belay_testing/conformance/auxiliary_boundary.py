@@ -1,4 +1,4 @@
-"""What the stores beside runs and attempts refuse: the first bad parameter is named, and nothing is written."""
+"""What the auxiliary stores refuse: the error names the first bad parameter, and nothing is written."""
 
 from typing import Any, Final
 
@@ -90,7 +90,7 @@ BAD: Final[list[tuple[str, tuple[Any, ...], str, str]]] = [
 STORES: Final = {"waiting": "WaitingStore", "journal": "Journal", "changes": "Changes", "retention": "Retention"}
 
 
-class BesideBoundary(Chapter):
+class AuxiliaryBoundaryChapter(Chapter):
     """Bad parameters."""
 
     @pytest.mark.parametrize("store", STORES)
@@ -102,9 +102,9 @@ class BesideBoundary(Chapter):
             if role == store:
                 with pytest.raises(StoreError) as refused:
                     await getattr(getattr(stores, store), method)(*given)
-                told = (str(refused.value), dict(refused.value.cause or {}))
+                reported = (str(refused.value), dict(refused.value.cause or {}))
                 expected = f"invalid_run: {STORES[store]}.{method}: run input is invalid"
-                assert told == (expected, {"field": field, "detail": detail}), (operation, field)
+                assert reported == (expected, {"field": field, "detail": detail}), (operation, field)
         assert await kinds(stores) == ["created"]
         assert await stores.runs.get(R) == before
 

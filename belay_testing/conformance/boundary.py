@@ -1,4 +1,4 @@
-"""What breaks a rule is refused by name, before anything is looked at."""
+"""A parameter that breaks a rule is refused by its name, before anything is read."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,10 +25,10 @@ class Trap:
 
 
 class Sub(OwnerId):
-    """An owner that might answer otherwise the second time."""
+    """An owner whose fields may read differently the second time."""
 
 
-class Boundary(Chapter):
+class BoundaryChapter(Chapter):
     """Parameters of the run store."""
 
     @case(29, 40)

@@ -1,4 +1,4 @@
-"""A request to stop is made once and stands."""
+"""A cancel request is stored once and kept."""
 
 import asyncio
 from typing import Any
@@ -20,11 +20,11 @@ from belay_testing.conformance.parts import (
 )
 
 
-class Cancelling(Chapter):
+class CancelChapter(Chapter):
     """``request_cancel`` and ``acknowledge_cancel``."""
 
     @case(43)
-    async def test_the_first_request_stands_whatever_the_clock_says(self, kit: Kit, runs: Any) -> None:
+    async def test_the_first_request_is_kept_whatever_the_clock_says(self, kit: Kit, runs: Any) -> None:
         await runs.create(R, "{}")
         assert await runs.request_cancel(R, 500) == CancelRequested(500)
         assert await runs.request_cancel(R, 900) == AlreadyRequested(500)
@@ -50,7 +50,7 @@ class Cancelling(Chapter):
         await complete(runs, R)
         assert await runs.request_cancel(R, 9) == Terminal(RunStatus.COMPLETED)
 
-    async def test_an_acknowledgement_is_the_owners_and_the_first_one_stands(self, runs: Any) -> None:
+    async def test_an_acknowledgement_is_the_owners_and_the_first_one_is_kept(self, runs: Any) -> None:
         await runs.create(R, "{}")
         await runs.claim_and_own(R, PENDING, A, 0)
         assert await runs.acknowledge_cancel(R, A, 5) is False

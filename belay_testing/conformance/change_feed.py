@@ -1,4 +1,4 @@
-"""The change feed: no change is missed, each run is told once and at its latest, another source is noticed."""
+"""The change feed: no change is missed, each run appears once with its latest state, another source is noticed."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,8 +26,8 @@ _MARKER: Final = "marker-"
 class Follower:
     """Reads a feed to its end, again and again.
 
-    A feed may tell a change later than the call that made it was answered, never earlier than one before it: a run
-    that is made for nothing else marks the end.
+    A change may reach the feed after the call that made it has returned, but never before an earlier change. So a run
+    that is created for this purpose marks the end.
     """
 
     _numbers = count()
@@ -39,7 +39,7 @@ class Follower:
         self._limit = limit
 
     async def read(self) -> list[RunChange]:
-        """All that changed since the last reading."""
+        """All changes since the last read."""
         marker = RunId(f"{_MARKER}{next(self._numbers)}")
         await self._stores.runs.create(marker, "{}")
         while not await self._can_see(marker):
@@ -47,7 +47,7 @@ class Follower:
         return [change for change in await self.read_now() if not change.run_id.startswith(_MARKER)]
 
     async def _can_see(self, run_id: RunId) -> bool:
-        """Whether the feed tells of this run already; nothing is read by asking."""
+        """Whether the feed shows this run already; the position does not move."""
         position, more = self.position, True
         while more:
             page = await self._stores.changes.changes_since(self.source, position, self._limit)
@@ -57,7 +57,7 @@ class Follower:
         return False
 
     async def read_now(self) -> list[RunChange]:
-        """What can be read since the last reading; pages never go back, and never tell a run twice."""
+        """What can be read since the last read; pages never go back, and hold each run once."""
         found: list[RunChange] = []
         while True:
             page = await self._stores.changes.changes_since(self.source, self.position, self._limit)
@@ -73,19 +73,19 @@ class Follower:
                 return found
 
     async def ids(self) -> list[RunId]:
-        """The runs that changed since the last reading."""
+        """The runs that changed since the last read."""
         return [change.run_id for change in await self.read()]
 
 
 async def follow(stores: Any, **more: Any) -> Follower:
-    """A follower of these stores, from before the first change on."""
+    """A follower of these stores that starts before the first change."""
     return Follower(stores, (await stores.changes.current()).source, **more)
 
 
-class Following(Chapter):
+class ChangeFeedChapter(Chapter):
     """``changes_since`` and ``current``."""
 
-    async def test_a_new_source_has_a_name_and_nothing_to_tell(self, stores: Any) -> None:
+    async def test_a_new_source_has_a_name_and_no_changes(self, stores: Any) -> None:
         head = await stores.changes.current()
         assert len(head.source) == len(ELSEWHERE)
         assert head.position == START
@@ -94,7 +94,7 @@ class Following(Chapter):
 
     @case(59)
     @pytest.mark.parametrize("limit", [1, 2, 100])
-    async def test_each_run_is_told_once_and_at_its_latest(self, stores: Any, limit: int) -> None:
+    async def test_each_run_appears_once_with_its_latest_state(self, stores: Any, limit: int) -> None:
         follower = await follow(stores, limit=limit)
         for name in ("a", "b", "c", "d"):
             await stores.runs.create(RunId(name), "{}")
@@ -121,7 +121,7 @@ class Following(Chapter):
         more = [(await stores.changes.changes_since(source, START, limit)).has_more for limit in (1, 2, 3, 4)]
         assert more == [True, True, False, False]
 
-    async def test_one_write_to_many_runs_is_told_in_pages(self, stores: Any) -> None:
+    async def test_one_write_to_many_runs_is_paged(self, stores: Any) -> None:
         for ordinal in range(7):
             await stores.runs.create(RunId(f"round-{ordinal}"), "{}", CreateOptions(None, "chain", ordinal))
         follower = await follow(stores, limit=2)
@@ -157,7 +157,7 @@ class Following(Chapter):
         [gone] = await follower.read()
         assert gone.deleted
 
-    async def test_a_deletion_is_told_with_the_full_id_and_a_new_life_is_a_later_change(self, stores: Any) -> None:
+    async def test_a_deletion_appears_with_the_full_id_and_a_new_life_is_a_later_change(self, stores: Any) -> None:
         follower = await follow(stores)
         for run_id in (R, LONG):
             await over(stores, run_id)
@@ -205,10 +205,10 @@ class Following(Chapter):
         assert seen == dict.fromkeys(names, 5)
 
 
-class Batches(Chapter):
-    """``snapshot``: runs as they stand at one moment of the feed."""
+class SnapshotBatchesChapter(Chapter):
+    """``snapshot``: the state of runs at one position of the feed."""
 
-    async def test_a_batch_keeps_the_order_asked_for_and_tells_missing_from_deleted(self, stores: Any) -> None:
+    async def test_a_batch_keeps_the_order_asked_for_and_distinguishes_missing_from_deleted(self, stores: Any) -> None:
         for name in ("a", "b"):
             await own(stores.runs, run_id=name)
         await stores.waiting.park(RunId("b"), Wait("human", 5, "t", {"q": 1}), A)

@@ -1,4 +1,4 @@
-"""A run is owned at once only by who read it right, and taken from the dead only with proof."""
+"""A run is owned in one step only with its current snapshot, and taken over only with evidence that its owner died."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, A, B, C, R, evidence, own
 
 
-class Owning(Chapter):
+class ClaimAndOwnChapter(Chapter):
     """``claim_and_own``."""
 
     @case(13)
@@ -35,7 +35,7 @@ class Owning(Chapter):
         assert (row.owner, row.heartbeat_at_ms, row.started_at_ms, row.status) == (engine, 0, 0, RunStatus.RUNNING)
 
     @case(14)
-    async def test_a_fresh_owner_is_told_before_evidence_is_asked_for(self, runs: Any) -> None:
+    async def test_a_fresh_owner_is_reported_before_evidence_is_asked_for(self, runs: Any) -> None:
         await own(runs)
         snapshot = (await runs.get(R)).snapshot
         assert await runs.claim_and_own(R, snapshot, B, 0) == HeartbeatFresh()
@@ -116,7 +116,7 @@ class Owning(Chapter):
         assert await runs.claim_and_own(R, stale, C, 30_001, evidence(A, C, 30_001)) == HeartbeatFresh()
 
     @case(17)
-    async def test_a_missing_run_and_a_reserved_one_are_told_without_evidence(self, kit: Kit, runs: Any) -> None:
+    async def test_a_missing_run_and_a_reserved_one_are_reported_without_evidence(self, kit: Kit, runs: Any) -> None:
         await own(runs)
         stale = await runs.get(R)
         assert await runs.claim_and_own("nowhere", stale, B, 0) == NotFound()

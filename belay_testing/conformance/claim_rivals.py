@@ -1,4 +1,4 @@
-"""Many at once: one of them wins, and all others are told."""
+"""Concurrent claims: one of them wins, and every other gets an outcome that says so."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from belay_testing.conformance.parts import (
 )
 
 
-class Rivals(Chapter):
+class ClaimRivalsChapter(Chapter):
     """Calls that race within one process."""
 
     async def test_of_two_creations_at_once_one_is_a_constraint(self, runs: Any) -> None:

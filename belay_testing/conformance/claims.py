@@ -1,4 +1,4 @@
-"""Reserving a run first and owning it then."""
+"""Claims in two phases: reserve a run, then own it."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ from belay_testing.conformance.parts import (
 )
 
 
-class Claims(Chapter):
+class ClaimsChapter(Chapter):
     """``claim``, ``activate``, ``abandon_claim`` and ``recover_claim``."""
 
     @case(10)

@@ -1,4 +1,4 @@
-"""What engines on top of the stores put together in one write."""
+"""Operations that an engine on top of the stores combines in one write."""
 
 from typing import Any, Final
 
@@ -19,11 +19,11 @@ LATE: Final = STALE + 1
 
 
 class Refused(Exception):
-    """What was to be done together is not to happen at all."""
+    """Raised by a body to roll its write back."""
 
 
 async def refuse(stores: Any, body: Any) -> None:
-    """Do all that ``body`` does, and take it back."""
+    """Run ``body`` in a write, and roll it back."""
 
     async def taken_back(inside: Any) -> None:
         await body(inside)
@@ -34,7 +34,7 @@ async def refuse(stores: Any, body: Any) -> None:
 
 
 def next_round(place: int) -> Any:
-    """This round ends and the next one is born, or neither: a cancel request that came before stops both."""
+    """This round ends and the next one is created, or neither: an earlier cancel request stops both."""
     here, there = RunId(f"r{place}"), RunId(f"r{place + 1}")
 
     async def body(inside: Any) -> Any:
@@ -47,21 +47,21 @@ def next_round(place: int) -> Any:
     return body
 
 
-class Stories(Chapter):
+class ComposedWritesChapter(Chapter):
     """Ownership facts, waits, events and rounds together with the transitions they belong to."""
 
     async def test_facts_go_with_the_write_that_granted_them(self, stores: Any) -> None:
-        told = [("claimed", A.nonce, 0), ("activated", A.nonce, 0), ("released", A.nonce, None)]
+        reported = [("claimed", A.nonce, 0), ("activated", A.nonce, 0), ("released", A.nonce, None)]
 
         async def granted(inside: Any) -> None:
             await activated(inside.runs)
             await inside.runs.transition_owned(R, A, RunStatus.COMPLETED)
-            assert await facts(inside) == told
+            assert await facts(inside) == reported
 
         await refuse(stores, granted)
         assert await facts(stores) == []
         await stores.write(granted)
-        assert await facts(stores) == told
+        assert await facts(stores) == reported
 
     async def test_a_write_that_is_taken_back_leaves_no_fact_and_the_row_unchanged(self, stores: Any) -> None:
         await own(stores.runs)
@@ -169,7 +169,7 @@ class Stories(Chapter):
         [only] = await stores.runs.lineage(RunId("r0"))
         assert (only.status, only.owner) == (RunStatus.RUNNING, A)
 
-    async def test_an_event_of_the_owner_goes_with_the_transition_it_tells_of(self, stores: Any) -> None:
+    async def test_an_event_of_the_owner_commits_with_its_transition(self, stores: Any) -> None:
         await own(stores.runs)
 
         async def body(inside: Any) -> None:

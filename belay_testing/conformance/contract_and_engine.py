@@ -11,8 +11,8 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import RUNNING, A, B, C, R
 
 
-class Faces(Chapter):
-    """Both faces of one database."""
+class ContractAndEngineChapter(Chapter):
+    """The contract's operations and the engine's on one database."""
 
     async def test_a_lease_of_the_engine_is_fenced_by_the_contract_too(self, kit: Kit, runs: Any) -> None:
         lease = await kit.own()

@@ -1,4 +1,4 @@
-"""Runs are made whole, once, and read back as they were given."""
+"""Runs are created atomically, once, and read back as they were given."""
 
 from dataclasses import fields
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import A, R, own, refused
 
 
-class Creating(Chapter):
+class CreateChapter(Chapter):
     """``create`` and ``get``."""
 
     @case(1)

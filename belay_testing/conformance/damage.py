@@ -13,8 +13,8 @@ from belay_testing.conformance.parts import ID, PENDING, RUNNING, A, B, R, own, 
 from belay_testing.harness import Tamper
 
 
-class Damage(Chapter):
-    """Broken databases, told for what they are."""
+class DamageChapter(Chapter):
+    """A damaged database is reported as damaged."""
 
     @case(7)
     async def test_a_missing_table_is_a_failure_of_persistence(self, runs: Any, tamper: Tamper) -> None:
@@ -24,7 +24,7 @@ class Damage(Chapter):
         await refused(runs.create(R, "{}"), "persistence_failed")
 
     @case(17)
-    async def test_a_deleted_run_and_a_reserved_one_are_told_before_evidence_is_asked_for(
+    async def test_a_deleted_run_and_a_reserved_one_are_reported_before_evidence_is_asked_for(
         self, runs: Any, tamper: Tamper
     ) -> None:
         await own(runs)
@@ -85,7 +85,7 @@ class Damage(Chapter):
         assert str(error) == f"decode_failed: AttemptStore.get: {said}"
 
     @case(82)
-    async def test_a_failing_database_is_told_without_its_words(self, attempts: Any, tamper: Tamper) -> None:
+    async def test_a_failing_database_is_reported_without_its_text(self, attempts: Any, tamper: Tamper) -> None:
         await tamper.drop("belay_attempts")
         error = await refused_attempt(attempts.get(ID), "persistence_failed")
         assert str(error) == "persistence_failed: AttemptStore.get: attempt persistence failed"

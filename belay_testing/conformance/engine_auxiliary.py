@@ -1,4 +1,4 @@
-"""The stores beside runs and attempts, over runs of workflows."""
+"""The auxiliary stores, over runs of workflows."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ from belay_testing.conformance.parts import R
 from belay_testing.conformance.run_pages import listed
 
 
-class EngineBeside(Chapter):
-    """What the engine parks is seen and woken by others, and what it changes is followed."""
+class EngineAuxiliaryChapter(Chapter):
+    """Runs that the engine parks are listed and woken through the waiting store; its changes reach the feed."""
 
     async def test_runs_parked_by_the_engine_are_seen_and_woken_for_the_next_worker(
         self, kit: Kit, stores: Any
@@ -38,7 +38,7 @@ class EngineBeside(Chapter):
         assert taken.run.waiting is None
         assert (await kit.kinds())[-1] == "woken"
 
-    async def test_waking_a_running_run_is_news_to_its_owner(self, kit: Kit, stores: Any) -> None:
+    async def test_waking_a_running_run_is_a_pending_signal_of_its_owner(self, kit: Kit, stores: Any) -> None:
         lease = await kit.own()
         assert isinstance(await stores.waiting.park(R, Wait("event"), lease.owner), Parked)
         assert (await kit.renew(lease)).pending_signal_ms is None

@@ -1,4 +1,4 @@
-"""What was asked, who answered, and that one answer counts."""
+"""Gates: what was asked, who decided, and that one decision counts."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 
 
-class Gates(Chapter):
+class GatesChapter(Chapter):
     """``ask``, ``decide``, ``lapse`` and ``withdraw``."""
 
     async def test_asking_stores_the_attempt_the_question_and_an_entry(self, kit: Kit) -> None:
@@ -66,7 +66,7 @@ class Gates(Chapter):
         facts = {"approval_id": "ap-1", "gate": "editor", "decision": "approved", "by": "ada", "digest": digest}
         assert (entry.kind, json.loads(entry.facts)) == ("decided", facts)
 
-    async def test_the_first_decision_stands_whatever_comes_after(self, kit: Kit) -> None:
+    async def test_the_first_decision_is_kept_whatever_comes_after(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.ask(lease)
         decided_at = kit.now
@@ -159,7 +159,7 @@ class Gates(Chapter):
         assert (await kit.approval("ap-1")).decision == "approved"
         assert (await kit.attempts())["editor#1"].state is StepState.CANCELLED
 
-    async def test_a_gate_nobody_had_to_look_at_is_withdrawn_without_a_question(self, kit: Kit) -> None:
+    async def test_a_gate_that_needed_no_decision_is_withdrawn_without_an_approval(self, kit: Kit) -> None:
         lease = await kit.own()
         skipped = kit.gate(state=StepState.SKIPPED)
         assert isinstance(await kit.stores.approvals.withdraw(commands.Withdraw(lease, skipped)), Recorded)

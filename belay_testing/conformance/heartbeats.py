@@ -1,4 +1,4 @@
-"""An owner says that it lives, and its word never moves back."""
+"""Heartbeats of an owner: their time never moves back."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import A, B, R, own, refused
 
 
-class Heartbeats(Chapter):
-    """``heartbeat`` and how far ahead a reading may be."""
+class HeartbeatsChapter(Chapter):
+    """``heartbeat``, and how far ahead of the database a reading may be."""
 
     async def test_a_reading_may_be_ten_seconds_ahead_and_no_more(self, runs: Any) -> None:
         await own(runs)

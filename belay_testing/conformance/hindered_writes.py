@@ -16,13 +16,13 @@ ENTRIES: Final = "SELECT run_id, entry, kind FROM belay_journal ORDER BY run_id,
 
 
 def completed_rounds(lineage: str, count: int) -> list[str]:
-    """Statements that add so many rounds after the first, all of them over."""
+    """Statements that add ``count`` rounds after the first, all of them ended."""
     rows = [f"('{lineage}-{n}', 'completed', 0, 0, '{lineage}', {n})" for n in range(1, count + 1)]
     columns = "run_id, status, created_at, finished_at, lineage_id, round_ordinal"
-    return [f"INSERT INTO belay_runs ({columns}) VALUES {', '.join(rows)}"] if rows else []  # noqa: S608  (made up here)
+    return [f"INSERT INTO belay_runs ({columns}) VALUES {', '.join(rows)}"] if rows else []  # noqa: S608  (constants of this module)
 
 
-class Guarded(Chapter):
+class HinderedWritesChapter(Chapter):
     """Cancel requests against a database that ignores or refuses them."""
 
     @case(49)
@@ -74,18 +74,18 @@ class Guarded(Chapter):
             assert (last,) in await tamper.read(asked)
             assert len(await tamper.read(asked)) == len(counts)
             assert not any("state" in each.replace("status", "") for each in (*hit, *miss))
-        # One to mark, one for the journal, one to see that nothing was raced past; a miss has no journal entry.
+        # One marks, one writes the journal, one checks for a race; a miss has no journal entry.
         assert counts == [(3, 2), (3, 2)]
 
     @case(61)
     async def test_a_run_keeps_its_id_and_a_refused_change_leaves_no_entry(self, runs: Any, tamper: Tamper) -> None:
         await own(runs)
-        told = await tamper.read(ENTRIES)
+        reported = await tamper.read(ENTRIES)
         with pytest.raises(DatabaseError):
             await tamper.run("UPDATE belay_runs SET run_id = 'renamed'")
         await refused(runs.create(R, "{}"), "constraint")
         assert await runs.claim(R, PENDING, B, 0) == HeartbeatFresh()
         assert await runs.transition_owned(R, B, "failed") == FenceLost()
         assert await runs.heartbeat(R, A, 0) == Updated()
-        assert await tamper.read(ENTRIES) == told
+        assert await tamper.read(ENTRIES) == reported
         assert (await runs.get(R)).owner == A

@@ -1,6 +1,6 @@
-"""Values that find out a store: drawn by chance, the same for the same seed.
+"""Random values that a store may get wrong, the same for the same seed.
 
-Each comes with what a store has to do with it: to give it back equal in value and type, or to refuse it.
+A store has to return a value equal in value and type, or to refuse it.
 """
 
 import math
@@ -36,7 +36,7 @@ TEXTS: Final = (
     " leading and trailing ",
     "\u0130\u0131\u017f\u212a",
 )
-"""Texts that are data, however they look."""
+"""Texts that look like syntax and are data."""
 NUMBERS: Final = (
     *(0, 1, -1, MAX_SAFE_INTEGER, -MAX_SAFE_INTEGER, 2**31, -(2**31) - 1, 2**32, 10**15),
     *(0.0, -0.0, 1.0, 0.1, 1e-7, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e16, 1e22, 1e100, 0.1 + 0.2),
@@ -66,22 +66,22 @@ NO_DATA: Final[tuple[Callable[[], Any], ...]] = (
     lambda: 1j,
     lambda: ...,
 )
-"""Makes of values that are no data, wherever they stand."""
+"""Functions that make values that are no data, at any place."""
 
 
-class Hostile:
+class HostileValues:
     """Draws values."""
 
     def __init__(self, seed: str) -> None:
         self._luck: random.Random = seeded(seed)
 
     def values(self, count: int) -> Iterator[Any]:
-        """So many values a store has to give back as they were."""
+        """``count`` values that a store has to return unchanged."""
         for _ in range(count):
             yield self.value()
 
     def refused(self, count: int) -> Iterator[Any]:
-        """So many values a store has to refuse: somewhere in each is something that is no data."""
+        """``count`` values that a store has to refuse: each contains something that is no data."""
         for _ in range(count):
             yield self._around(self._luck.choice(NO_DATA)())
 

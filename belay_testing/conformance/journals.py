@@ -1,4 +1,4 @@
-"""Two streams beside each other: what happened to a run, and who owned it."""
+"""The two streams of a run: its events, and its ownership facts."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import A, B, R, own
 
 
-class Journals(Chapter):
+class JournalChapter(Chapter):
     """The journal."""
 
     async def test_the_owner_adds_events_of_its_own_and_reads_them_in_order(self, stores: Any) -> None:
@@ -23,14 +23,14 @@ class Journals(Chapter):
         second = await stores.journal.append(R, A, "order.shipped", [1, True, "x"])
         assert isinstance(first, Appended)
         assert second == Appended(first.entry + 1)
-        told = await stores.journal.read(R, after=1)
-        assert [(entry.entry, entry.kind, json.loads(entry.facts)) for entry in told] == [
+        reported = await stores.journal.read(R, after=1)
+        assert [(entry.entry, entry.kind, json.loads(entry.facts)) for entry in reported] == [
             (first.entry, "order.charged", {"amount": 12, "to": "Zoë", "none": None}),
             (second.entry, "order.shipped", [1, True, "x"]),
         ]
-        assert [(entry.run_id, entry.at_ms) for entry in told] == [(R, 0)] * 2
+        assert [(entry.run_id, entry.at_ms) for entry in reported] == [(R, 0)] * 2
 
-    async def test_nobody_but_the_owner_adds_events(self, stores: Any) -> None:
+    async def test_only_the_owner_adds_events(self, stores: Any) -> None:
         assert await stores.journal.append(R, A, "x", 1) == NotFound()
         await own(stores.runs)
         for stranger in (B, OwnerId("host-b", A.pid, A.nonce), OwnerId(A.host_id, A.pid, "other")):
@@ -64,7 +64,7 @@ class Journals(Chapter):
         both = [*await stores.journal.read(R), *await stores.journal.ownership(R)]
         assert sorted(entry.entry for entry in both) == [1, 2, 3, 4, 5]
 
-    async def test_every_change_of_the_contract_but_heartbeats_and_attempts_is_told(self, stores: Any) -> None:
+    async def test_every_change_of_the_contract_but_heartbeats_and_attempts_is_an_event(self, stores: Any) -> None:
         await own(stores.runs)
         await stores.runs.heartbeat(R, A, 1)
         await stores.runs.transition_owned(R, A, RunStatus.RUNNING)

@@ -1,4 +1,4 @@
-"""A kit to make runs, leases and records by hand."""
+"""Shorthand to make runs, leases and records in tests."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -22,17 +22,17 @@ STORE_OF: Final[Mapping[str, str]] = {
     **dict.fromkeys(("record", "sleep", "history"), "attempts"),
     **dict.fromkeys(("ask", "withdraw", "lapse", "decide"), "approvals"),
 }
-"""The store, named as in ``Stores``, that does a command, by the command's name."""
+"""The store, named as in ``Stores``, that executes a command, by the command's name."""
 
 
 def send(stores: Any, command: Any) -> Any:
-    """Have the store whose command it is do it."""
+    """Send the command to the store that executes it."""
     name = type(command).__name__.lower()
     return getattr(getattr(stores, STORE_OF[name]), name)(command)
 
 
 class Kit:
-    """Shorthand for commands; every name is made up, every moment the manual clock's."""
+    """Shorthand for commands; names have defaults, times come from the manual clock."""
 
     digest = DIGEST
     subject = SUBJECT
@@ -43,11 +43,11 @@ class Kit:
 
     @property
     def now(self) -> int:
-        """The moment of the clock."""
+        """The time of the clock."""
         return int(self.clock.now())
 
     def owner(self, nonce: str | None = None, pid: int = 7) -> OwnerId:
-        """A process, by default one that has never been named before."""
+        """A process, by default a new one."""
         return OwnerId("host-a", pid, nonce or self.stores.ids.nonce())
 
     async def start(self, run_id: str = "run-1", workflow: str = "refund", **more: Any) -> StartOutcome:
@@ -56,12 +56,12 @@ class Kit:
         return await self.stores.runs.start(commands.Start(RunId(run_id), workflow, **given))
 
     async def acquire(self, workflow: str = "refund", limit: int = 10, **more: Any) -> list[Acquired]:
-        """Own what may be taken."""
+        """Own the runs that are due."""
         owner = more.pop("owner", None) or self.owner()
         return list(await self.stores.runs.acquire(commands.Acquire(owner, (workflow,), limit, **more)))
 
     async def own(self, run_id: str = "run-1", **more: Any) -> Lease:
-        """A new run, acquired: its lease."""
+        """Start and acquire a new run; returns its lease."""
         await self.start(run_id, **more)
         [acquired] = await self.acquire(more.get("workflow", "refund"))
         assert acquired.lease.run_id == run_id
@@ -92,7 +92,7 @@ class Kit:
     def asked(
         self, run_id: str = "run-1", key: str = "editor#1", approval: str = "ap-1", **more: Any
     ) -> ApprovalRecord:
-        """What a gate asks for."""
+        """The approval that a gate asks for."""
         return ApprovalRecord(ApprovalId(approval), RunId(run_id), key, "editor", SUBJECT, DIGEST, self.now, **more)
 
     async def ask(self, lease: Lease, key: str = "editor#1", approval: str = "ap-1", **more: Any) -> Any:
@@ -115,7 +115,7 @@ class Kit:
         return await self.stores.attempts.record(commands.Record(lease, steps))
 
     async def renew(self, lease: Lease) -> Any:
-        """Keep one lease."""
+        """Renew one lease."""
         [answer] = await self.stores.runs.renew(commands.Renew((lease,)))
         return answer
 
@@ -124,13 +124,13 @@ class Kit:
         return await self.stores.runs.settle(commands.Settle(lease, status, **more))
 
     async def run(self, run_id: str = "run-1") -> WorkflowRun:
-        """A run as it stands; it has to be there."""
+        """A run; it has to exist."""
         found = await self.stores.runs.find(RunId(run_id))
         assert found is not None
         return found
 
     async def approval(self, approval_id: str = "ap-1") -> ApprovalRecord:
-        """An approval as it stands; it has to be there."""
+        """An approval; it has to exist."""
         found = await self.stores.approvals.find(approval_id)
         assert found is not None
         return found

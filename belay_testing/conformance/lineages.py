@@ -1,4 +1,4 @@
-"""Chains of runs that are one piece of work to the outside."""
+"""Lineages: chains of runs that callers see as one piece of work."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from belay_testing.conformance.parts import (
 )
 
 
-class Lineages(Chapter):
+class LineagesChapter(Chapter):
     """``lineage``, ``latest_round`` and ``request_cancel_lineage``."""
 
     @case(52)
@@ -45,7 +45,7 @@ class Lineages(Chapter):
             await runs.latest_round("missing")
 
     @case(53)
-    async def test_settled_rounds_are_untouched_and_the_latest_live_request_is_told(self, runs: Any) -> None:
+    async def test_settled_rounds_are_untouched_and_the_latest_live_request_is_returned(self, runs: Any) -> None:
         await chain(runs, "root", "next")
         await complete(runs, "root")
         assert await runs.request_cancel_lineage("root", 100) == CancelRequested(100)

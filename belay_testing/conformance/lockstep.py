@@ -1,4 +1,4 @@
-"""The same history on two databases, answered equally, call by call."""
+"""One history of calls on two databases: every outcome has to be equal."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -9,7 +9,7 @@ import pytest_asyncio
 from belay_core.records import commands
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.clock import ManualClock
-from belay_testing.conformance.auxiliary_history import BesideHistory
+from belay_testing.conformance.auxiliary_history import AuxiliaryHistory
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.contract_history import ContractHistory
 from belay_testing.conformance.engine_history import RUNS, EngineHistory
@@ -18,16 +18,16 @@ from belay_testing.harness import Harness
 from belay_testing.ids import SequentialIds
 
 CALLS: Final = 120
-"""How long a history is."""
-_LOOK: Final = 60
+"""Calls a history."""
+_COMPARE_EVERY: Final = 60
 """After how many calls everything stored is compared."""
-_TELLING: Final = {"park Parked", "wake Woken", "append Appended", "delete Deleted"}
+_PROVING: Final = {"park Parked", "wake Woken", "append Appended", "delete Deleted"}
 """A history of all stores proves little where none of these was answered."""
 _LEASES: Final = 5
 """A history of commands proves little where fewer runs were ever owned."""
 
 
-class _InLockstep(Chapter):
+class _LockstepChapter(Chapter):
     @pytest_asyncio.fixture
     async def twins(self, harness: Harness) -> AsyncGenerator[Twins]:
         """The driver's stores, and SQLite in memory."""
@@ -38,7 +38,7 @@ class _InLockstep(Chapter):
             yield Twins([stores, reference], [harness.clock, clock])
 
 
-class Lockstep(_InLockstep):
+class LockstepChapter(_LockstepChapter):
     """The contract, call by call, as SQLite in memory keeps it."""
 
     async def test_a_history_of_the_contract_is_answered_as_on_sqlite(self, twins: Twins, lockstep_seed: int) -> None:
@@ -46,34 +46,34 @@ class Lockstep(_InLockstep):
         await history.begin()
         for number in range(CALLS):
             await history.step()
-            if number % _LOOK == 0:
+            if number % _COMPARE_EVERY == 0:
                 await history.compare()
         await history.compare()
         assert twins.answered >= {"claim_and_own Activated", "put Inserted"}, "the history proves little"
 
 
-class BesideLockstep(_InLockstep):
+class AuxiliaryLockstepChapter(_LockstepChapter):
     """The contract, with waits, events, deletions and the feed, as SQLite in memory keeps it."""
 
     async def test_a_history_of_all_stores_is_answered_as_on_sqlite(self, twins: Twins, lockstep_seed: int) -> None:
-        history = BesideHistory(f"beside {lockstep_seed}", twins)
+        history = AuxiliaryHistory(f"auxiliary {lockstep_seed}", twins)
         await history.begin()
         for number in range(CALLS):
             await history.step()
-            if number % _LOOK == 0:
+            if number % _COMPARE_EVERY == 0:
                 await history.compare()
         await history.compare()
-        assert twins.answered & _TELLING, "the history proves little"
+        assert twins.answered & _PROVING, "the history proves little"
 
 
-class EngineLockstep(_InLockstep):
+class EngineLockstepChapter(_LockstepChapter):
     """The engine's commands, one by one, as SQLite in memory keeps them."""
 
     async def test_a_history_of_commands_is_answered_as_on_sqlite(self, twins: Twins, lockstep_seed: int) -> None:
         history = EngineHistory(str(lockstep_seed), twins)
         for number in range(CALLS):
             await history.step()
-            if number % _LOOK == 0:
+            if number % _COMPARE_EVERY == 0:
                 await compare(twins)
         await compare(twins)
         assert len(history.leases) >= _LEASES, "the history proves little"

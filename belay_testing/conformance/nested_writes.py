@@ -1,4 +1,4 @@
-"""Writes within writes, which stores may be used where, and what runs after the commit."""
+"""Nested writes, which stores may be used where, and what runs after the commit."""
 
 import asyncio
 from typing import Any
@@ -11,21 +11,21 @@ from belay_core.records.run import RunStatus
 from belay_testing.conformance.auxiliary import exists
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import A, together
-from belay_testing.conformance.writes import ONE, THREE, TWO, Unhappy, busy, creating, writer_refuses
+from belay_testing.conformance.writes import ONE, THREE, TWO, BodyError, busy, creating, writer_refuses
 
 
-class Levels(Chapter):
-    """Writes within writes, and which stores may be used where."""
+class NestedWritesChapter(Chapter):
+    """Nested writes, and which stores may be used where."""
 
     async def test_a_write_within_a_write_is_rolled_back_alone(self, stores: Any) -> None:
         async def within(inside: Any) -> None:
             await inside.runs.create(TWO, "{}")
             assert await exists(inside, ONE) == [True]
-            raise Unhappy
+            raise BodyError
 
         async def body(inside: Any) -> None:
             await inside.runs.create(ONE, "{}")
-            with pytest.raises(Unhappy):
+            with pytest.raises(BodyError):
                 await inside.write(within)
             assert await exists(inside, TWO) == [False]
             await inside.runs.create(THREE, "{}")
@@ -36,9 +36,9 @@ class Levels(Chapter):
     async def test_what_a_write_within_a_write_kept_goes_with_the_outer_one(self, stores: Any) -> None:
         async def body(inside: Any) -> None:
             await inside.write(creating(TWO))
-            raise Unhappy
+            raise BodyError
 
-        with pytest.raises(Unhappy):
+        with pytest.raises(BodyError):
             await stores.write(body)
         assert await exists(stores, TWO) == [False]
 
@@ -47,13 +47,13 @@ class Levels(Chapter):
             async def body(inside: Any) -> None:
                 await inside.runs.create(run_id, "{}")
                 if run_id == TWO:
-                    raise Unhappy
+                    raise BodyError
 
             await stores.write(body)
 
         async def body(_inside: Any) -> None:
             await library(ONE)
-            with pytest.raises(Unhappy):
+            with pytest.raises(BodyError):
                 await library(TWO)
 
         await stores.write(body)
@@ -63,14 +63,14 @@ class Levels(Chapter):
         async def within(inside: Any) -> None:
             await inside.runs.create(RunId("w1"), "{}")
             await inside.runs.create(RunId("w2"), "{}")
-            raise Unhappy
+            raise BodyError
 
         async def body(inside: Any) -> list[Any]:
             calls = (inside.runs.create(ONE, "{}"), inside.write(within), inside.runs.create(TWO, "{}"))
             return await together(*calls)
 
         answers = await stores.write(body)
-        assert [type(answer) for answer in answers] == [type(None), Unhappy, type(None)]
+        assert [type(answer) for answer in answers] == [type(None), BodyError, type(None)]
         assert await exists(stores, ONE, TWO, "w1", "w2") == [True, True, False, False]
 
     async def test_within_a_write_nothing_is_repeated_but_the_whole(self, stores: Any) -> None:
@@ -121,7 +121,7 @@ class Levels(Chapter):
         await writer_refuses(inside.write(body), "ended")
         assert await exists(stores, ONE) == [False]
 
-    async def test_a_task_that_outlives_the_write_it_was_started_in_uses_the_stores_like_anybody(
+    async def test_a_task_that_outlives_the_write_it_was_started_in_uses_the_stores_outside_it(
         self, stores: Any
     ) -> None:
         ended = asyncio.Event()
@@ -139,7 +139,7 @@ class Levels(Chapter):
         assert await exists(stores, ONE) == [True]
 
 
-class Hooks(Chapter):
+class WriteHooksChapter(Chapter):
     """``after_commit``."""
 
     async def test_hooks_run_once_after_the_commit(self, stores: Any) -> None:
@@ -168,20 +168,20 @@ class Hooks(Chapter):
 
         async def within(inside: Any) -> None:
             inside.after_commit(lambda: ran.append("rolled back"))
-            raise Unhappy
+            raise BodyError
 
         async def body(inside: Any) -> None:
             attempts.append(len(attempts) + 1)
             number = attempts[-1]
             inside.after_commit(lambda: ran.append(number))
-            with pytest.raises(Unhappy):
+            with pytest.raises(BodyError):
                 await inside.write(within)
             if number == 1:
                 raise busy()
 
         await stores.write(body)
         assert (attempts, ran) == ([1, 2], [2])
-        with pytest.raises(Unhappy):
+        with pytest.raises(BodyError):
             await stores.write(within)
         assert ran == [2]
 
@@ -191,7 +191,7 @@ class Hooks(Chapter):
         ran: list[int] = []
 
         def fail() -> None:
-            raise Unhappy("4711-is-a-secret")
+            raise BodyError("4711-is-a-secret")
 
         async def body(inside: Any) -> None:
             await inside.runs.create(ONE, "{}")
@@ -200,5 +200,5 @@ class Hooks(Chapter):
 
         await stores.write(body)
         assert (ran, await exists(stores, ONE)) == ([1, 2], [True])
-        assert "Unhappy" in caplog.text
+        assert "BodyError" in caplog.text
         assert "secret" not in caplog.text

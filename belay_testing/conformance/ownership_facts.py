@@ -1,4 +1,4 @@
-"""Who owned a run, told in a stream of its own."""
+"""The stream of ownership facts: who owned a run, and when."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, A, B, C, R, activated, evidence, own
 
 
-class Facts(Chapter):
+class OwnershipFactsChapter(Chapter):
     """Ownership facts."""
 
-    async def test_ownership_is_told_in_a_stream_of_its_own(self, kit: Kit, runs: Any) -> None:
+    async def test_ownership_has_a_stream_of_its_own(self, kit: Kit, runs: Any) -> None:
         await own(runs)
         kit.clock.set(30_001)
         assert await runs.claim_and_own(R, await runs.get(R), B, 30_001) == EvidenceRequired()
@@ -68,7 +68,7 @@ class Facts(Chapter):
         ]
 
     @case(91)
-    async def test_claims_that_come_to_nothing_are_told_too(self, kit: Kit, runs: Any) -> None:
+    async def test_claims_that_come_to_nothing_are_recorded_too(self, kit: Kit, runs: Any) -> None:
         await runs.create(R, "{}")
         await runs.claim(R, PENDING, A, 0)
         assert await runs.claim(R, PENDING, B, 0) == AlreadyClaimed()

@@ -1,4 +1,4 @@
-"""The owners, runs and moves that many chapters need."""
+"""Owners, runs and transitions that many chapters use."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -25,7 +25,7 @@ RUNNING: Final = Attempt(R, "digest", 1, "running", 5, {"step": "fetch"})
 
 
 def evidence(about: OwnerId, by: OwnerId, at: int) -> LivenessEvidence:
-    """What proves to ``by`` that ``about`` was gone at this moment."""
+    """Evidence of ``by`` that ``about`` was dead at this time (ms)."""
     if about.host_id == by.host_id:
         return LivenessEvidence(about, at, "same-host-pid-dead")
     return LivenessEvidence(about, at, "cross-host-unreachable-stale")
@@ -43,14 +43,14 @@ async def own(runs: Any, owner: OwnerId = A, now: int = 0, run_id: str = R) -> N
 
 
 async def activated(runs: Any, owner: OwnerId = A, at: int = 0) -> None:
-    """A new run, reserved first and owned then."""
+    """A new run, reserved and then owned."""
     await runs.create(R, "{}")
     assert await runs.claim(R, PENDING, owner, at) == Claimed(at)
     assert await runs.activate(R, owner, at, PENDING) == Activated()
 
 
 async def chain(runs: Any, *ids: str, lineage: str = "line") -> None:
-    """The rounds of a lineage, none of them begun."""
+    """The rounds of a lineage, all pending."""
     for ordinal, run_id in enumerate(ids):
         await runs.create(run_id, "{}", CreateOptions(lineage_id=lineage, round_ordinal=ordinal))
 
@@ -62,12 +62,12 @@ async def complete(runs: Any, run_id: str, at: int = 0) -> None:
 
 
 async def together(*calls: Awaitable[Any]) -> list[Any]:
-    """What calls made at once answer; one that fails answers with its error."""
+    """The results of concurrent calls; one that fails gives its error."""
     return list(await asyncio.gather(*calls, return_exceptions=True))
 
 
 async def refused(call: Awaitable[object], code: str = "invalid_run") -> Any:
-    """The error of the run store that this call ends with."""
+    """The run store's error that this call raises."""
     with pytest.raises(RunStoreError) as failure:
         await call
     assert failure.value.code == code
@@ -75,7 +75,7 @@ async def refused(call: Awaitable[object], code: str = "invalid_run") -> Any:
 
 
 async def refused_attempt(call: Awaitable[object], code: str = "invalid_attempt") -> Any:
-    """The error of the attempt store that this call ends with."""
+    """The attempt store's error that this call raises."""
     with pytest.raises(AttemptStoreError) as failure:
         await call
     assert failure.value.code == code

@@ -17,7 +17,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.harness import Harness
 
 
-class Processes(Chapter):
+class ProcessesChapter(Chapter):
     """Two openings, as two processes have them."""
 
     async def test_a_lease_this_process_did_not_acquire_can_be_used_by_it(self, harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""What is read: whole, in order, and without taking anything."""
+"""Reads are complete, ordered, and change nothing."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 
 
-class Histories(Chapter):
-    """Reads of the engine store."""
+class ReadsChapter(Chapter):
+    """Reads of runs, histories and approvals."""
 
     async def test_histories_come_in_the_order_asked_for_and_unknown_runs_are_left_out(self, kit: Kit) -> None:
         for number in range(5):

@@ -1,4 +1,4 @@
-"""What is stored stands, and nobody but the owner stores anything."""
+"""A stored attempt is kept, and only the owner of a run stores one."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,7 @@ from belay_testing.conformance.kit import Kit
 DONE: Final = Recorded(None, None)
 
 
-class RecordOp(Chapter):
+class RecordChapter(Chapter):
     """``record`` and ``sleep``."""
 
     async def test_an_attempt_comes_back_as_it_was_recorded_with_the_epoch_it_was_written_under(self, kit: Kit) -> None:
@@ -141,7 +141,7 @@ class RecordOp(Chapter):
         assert (await kit.history()).attempts == ()
         assert (await kit.run()).status is RunStatus.RUNNING
 
-    async def test_a_run_that_is_not_there_is_told_from_one_that_was_lost(self, kit: Kit) -> None:
+    async def test_a_missing_run_is_distinguished_from_a_lost_one(self, kit: Kit) -> None:
         nowhere = Lease(RunId("nowhere"), kit.owner(), 1)
         assert await kit.record(nowhere, kit.step()) == RunNotFound()
         assert await kit.park(nowhere) == RunNotFound()
@@ -168,7 +168,7 @@ class RecordOp(Chapter):
         assert await kit.record(taken.lease, kit.step()) == FenceLost()
         assert (await kit.history()).attempts == ()
 
-    async def test_the_first_sleep_under_a_key_stands(self, kit: Kit) -> None:
+    async def test_the_first_sleep_under_a_key_is_kept(self, kit: Kit) -> None:
         lease = await kit.own()
         sleep = kit.step("sleep#1", StepState.WAITING, kind=StepKind.SLEEP, meta='{"until_ms":9}')
         assert await kit.stores.attempts.sleep(commands.Sleep(lease, sleep)) == Inserted()
@@ -177,7 +177,7 @@ class RecordOp(Chapter):
         assert await kit.stores.attempts.sleep(commands.Sleep(lease, later)) == Conflict()
         assert (await kit.attempts())["sleep#1"].meta == '{"until_ms":9}'
 
-    async def test_attempts_are_told_by_step_key_then_by_number(self, kit: Kit) -> None:
+    async def test_attempts_are_ordered_by_step_key_then_by_number(self, kit: Kit) -> None:
         lease = await kit.own()
         for key, attempt in (("b#1", 2), ("a#1", 1), ("b#1", 1), ("Z#1", 1), ("a#1[10]", 1), ("a#1[2]", 1)):
             await kit.record(lease, kit.step(key, attempt=attempt))

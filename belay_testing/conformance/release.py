@@ -17,7 +17,7 @@ from belay_testing.conformance.kit import Kit
 CANCEL: Final = commands.Cancel(RunId("run-1"), "ada")
 
 
-class Ending(Chapter):
+class ReleaseChapter(Chapter):
     """``park``, ``settle`` and ``cancel``."""
 
     async def test_a_parked_run_shows_what_it_waits_for_and_has_no_owner(self, kit: Kit) -> None:
@@ -31,17 +31,17 @@ class Ending(Chapter):
         facts = {"reason": "timer", "token": "sleep#1", "wake_at_ms": kit.now + 500}
         assert (entry.kind, json.loads(entry.facts)) == ("suspended", facts)
 
-    async def test_what_the_owner_notes_stands_before_how_it_let_go(self, kit: Kit) -> None:
+    async def test_an_event_of_the_owner_precedes_the_event_of_its_release(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.park(lease, "released", ready_at_ms=kit.now, notes=('{"n":1}', '{"n":2}'))
         [taken] = await kit.acquire()
         await kit.settle(taken.lease, RunStatus.COMPLETED, notes=('{"n":3}',))
         entries = await kit.stores.journal.read(RunId("run-1"))
-        told = [(entry.kind, json.loads(entry.facts).get("n")) for entry in entries[1:]]
-        assert told == [("noted", 1), ("noted", 2), ("suspended", None), ("noted", 3), ("settled", None)]
+        reported = [(entry.kind, json.loads(entry.facts).get("n")) for entry in entries[1:]]
+        assert reported == [("noted", 1), ("noted", 2), ("suspended", None), ("noted", 3), ("settled", None)]
         assert [entry.entry for entry in entries] == sorted({entry.entry for entry in entries})
 
-    async def test_a_run_parked_to_go_on_keeps_the_earlier_of_its_moments_and_needs_no_news_read(
+    async def test_a_run_parked_to_go_on_keeps_the_earlier_of_its_moments_and_needs_no_signal_read(
         self, kit: Kit
     ) -> None:
         lease = await kit.own()
@@ -69,7 +69,7 @@ class Ending(Chapter):
         assert await kit.stores.runs.cancel(CANCEL) == Terminal(RunStatus.FAILED)
         assert await kit.run() == run
 
-    async def test_a_run_with_news_is_not_settled_before_they_are_seen(self, kit: Kit) -> None:
+    async def test_a_run_with_a_pending_signal_is_not_settled_before_it_is_seen(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.ask(lease)
         await kit.decide()
@@ -86,7 +86,7 @@ class Ending(Chapter):
         assert isinstance(await kit.settle(lease, RunStatus.CANCELLED, seen_ms=seen), Settled)
         assert (await kit.run()).cancel_requested_at_ms == kit.now
 
-    async def test_after_news_the_lease_still_writes(self, kit: Kit) -> None:
+    async def test_after_a_pending_signal_the_lease_still_writes(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.stores.runs.cancel(CANCEL)
         assert await kit.park(lease) == PendingSignal()
@@ -94,7 +94,7 @@ class Ending(Chapter):
         assert await kit.settle(lease, RunStatus.COMPLETED) == PendingSignal()
         assert isinstance(await kit.record(lease, kit.step("b#1")), Recorded)
 
-    async def test_the_first_cancel_request_stands_and_survives_a_takeover(self, kit: Kit) -> None:
+    async def test_the_first_cancel_request_is_kept_and_survives_a_takeover(self, kit: Kit) -> None:
         first = await kit.own()
         at = kit.now
         assert await kit.stores.runs.cancel(CANCEL) == CancelRequested(at)

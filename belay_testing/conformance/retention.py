@@ -1,4 +1,4 @@
-"""Deleting runs: only what is over and has no live child, wholly, and never out of the journal."""
+"""Deleting runs: only one that has ended and has no live child, completely, and never its journal."""
 
 import asyncio
 import json
@@ -18,10 +18,10 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import PENDING, A, R, refused, together
 
 ROUNDS: Final = 5
-"""How often rivals meet."""
+"""Rounds of the race."""
 
 
-class Retaining(Chapter):
+class RetentionChapter(Chapter):
     """Retention."""
 
     @pytest.mark.parametrize("status", [RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED])

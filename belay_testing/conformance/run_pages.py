@@ -1,4 +1,4 @@
-"""Runs in pages, and what is known of a cancel request."""
+"""Runs in pages, and the view of a cancel request."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ async def listed(stores: Any, filters: Any = None, limit: int = 100) -> list[Run
         assert len(page.runs) == limit
 
 
-class Listings(Chapter):
+class RunPagesChapter(Chapter):
     """``list_runs`` and ``cancellation``."""
 
     async def test_runs_are_listed_by_the_moment_of_their_creation_and_then_their_id(self, stores: Any) -> None:

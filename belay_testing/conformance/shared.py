@@ -35,10 +35,10 @@ from belay_testing.conformance.parts import (
 from belay_testing.harness import Harness
 
 ROUNDS = 10
-"""How often rivals meet."""
+"""Rounds of the race."""
 
 
-class Shared(Chapter):
+class SharedChapter(Chapter):
     """What one opening writes binds every other."""
 
     async def test_what_one_opening_wrote_another_reads(self, harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Two openings of one database, as two processes have them: the stores beside runs and attempts, and writes."""
+"""Two openings of one database, as two processes have them: the auxiliary stores, and writes."""
 
 import asyncio
 from collections import Counter
@@ -18,8 +18,8 @@ from belay_testing.conformance.writes import ONE, TWO
 from belay_testing.harness import Harness
 
 
-class SharedBeside(Chapter):
-    """What one opening writes every other reads, once it is whole."""
+class SharedAuxiliaryChapter(Chapter):
+    """What one opening commits every other reads."""
 
     async def test_a_place_in_the_feed_holds_over_a_reopening(self, harness: Harness) -> None:
         async with harness.open() as stores:
@@ -32,7 +32,7 @@ class SharedBeside(Chapter):
             await stores.runs.create(RunId("b"), "{}")
             assert await again.ids() == ["b"]
 
-    async def test_a_follower_is_told_what_another_opening_changes(self, harness: Harness) -> None:
+    async def test_a_follower_reads_what_another_opening_changes(self, harness: Harness) -> None:
         async with harness.open() as one, harness.open() as other:
             assert (await one.changes.current()).source == (await other.changes.current()).source
             follower = await follow(other)

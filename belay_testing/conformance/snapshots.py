@@ -1,4 +1,4 @@
-"""Reads of one moment: what is written meanwhile is not seen, and nobody waits for them."""
+"""Snapshot reads: they do not see later writes, and no write waits for them."""
 
 import asyncio
 from typing import Any, Final
@@ -7,13 +7,13 @@ import pytest
 
 from belay_core.ids import RunId
 from belay_core.records.run import CreateOptions
-from belay_testing.cancels.awaits import struck
+from belay_testing.cancels.awaits import cancel_at
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import PENDING, A, refused
 
 R0: Final = RunId("r0")
 MOST: Final = 500
-"""The reads wait less often than that."""
+"""Upper bound of the rounds that the reads wait."""
 
 
 async def rounds(stores: Any, count: int, first: int = 0) -> None:
@@ -22,7 +22,7 @@ async def rounds(stores: Any, count: int, first: int = 0) -> None:
         await stores.runs.create(RunId(f"r{ordinal}"), f"[{ordinal}]", CreateOptions(None, "chain", ordinal))
 
 
-class Moments(Chapter):
+class SnapshotsChapter(Chapter):
     """Snapshots."""
 
     async def test_lineage_latest_round_and_run_agree_whatever_is_written_meanwhile(self, stores: Any) -> None:
@@ -39,7 +39,7 @@ class Moments(Chapter):
         async with stores.snapshot() as reads:
             assert (await reads.latest_round(R0)).run_id == "r2"
 
-    async def test_several_moments_stand_beside_each_other(self, stores: Any) -> None:
+    async def test_several_snapshots_are_open_at_once(self, stores: Any) -> None:
         await rounds(stores, 1)
         async with stores.snapshot() as early:
             assert len(await early.lineage(R0)) == 1
@@ -80,7 +80,7 @@ class Moments(Chapter):
                 await reads.get(R0)
 
         for at in range(1, MOST):
-            ended = await struck(looked(), at)
+            ended = await cancel_at(looked(), at)
             async with stores.snapshot() as reads:
                 assert (await reads.get(R0)).run_id == R0
             if not ended.was_struck:

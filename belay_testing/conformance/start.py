@@ -1,4 +1,4 @@
-"""A run is there once, whoever asks how often."""
+"""A run is started once, however many callers ask."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.kit import Kit
 
 
-class Starting(Chapter):
+class StartChapter(Chapter):
     """``start``."""
 
     async def test_a_new_run_is_pending_and_may_be_taken_at_once(self, kit: Kit) -> None:

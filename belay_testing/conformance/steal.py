@@ -1,4 +1,4 @@
-"""A run is stolen from the dead alone, and theirs until it is activated."""
+"""A run is stolen only from a dead owner, and stays its own until the claim is activated."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, RUNNING, A, B, C, R, activated, evidence, finish
 
 
-class Stealing(Chapter):
+class StealChapter(Chapter):
     """``steal``, and what its owner may still do."""
 
     @case(20)

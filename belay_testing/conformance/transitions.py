@@ -1,4 +1,4 @@
-"""Only its owner moves a run on."""
+"""Only its owner changes the status of a run."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, A, B, C, R, evidence, own
 
 
-class Transitions(Chapter):
+class TransitionsChapter(Chapter):
     """``transition_owned``."""
 
     @case(34)

@@ -1,4 +1,4 @@
-"""Whatever is data comes back as it was, and whatever is none is refused in the same words by every store."""
+"""Data comes back unchanged, and what is no data is refused by every store with the same message."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -14,20 +14,20 @@ from belay_core.stores.run_contract import Transitioned, Updated
 from belay_core.values import json
 from belay_core.values.text import is_durable
 from belay_testing.conformance.chapter import Chapter
-from belay_testing.conformance.hostile_values import TEXTS, Hostile
+from belay_testing.conformance.hostile_values import TEXTS, HostileValues
 from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import PENDING, RUNNING, A, R, finish, refused, refused_attempt
 
 TOGETHER: Final = 50
-"""So many values are stored at once, so that many can be tried."""
+"""Values stored in one call, so that many can be tried."""
 FIELDS: Final = ("checkpoint", "error", "outcome", "meta")
 
 
-class Values(Chapter):
-    """Text, numbers, records and JSON, as hostile as they come."""
+class ValuesChapter(Chapter):
+    """Hostile text, numbers, records and JSON."""
 
     async def test_whatever_is_data_comes_back_equal_in_value_and_type(self, attempts: Any, belay_values: int) -> None:
-        hostile = Hostile("values")
+        hostile = HostileValues("values")
         for number in range(1, belay_values // (4 * TOGETHER) + 2):
             given: Any = {name: list(hostile.values(TOGETHER)) for name in FIELDS}
             stored = replace(RUNNING, attempt=number, **given)
@@ -38,7 +38,7 @@ class Values(Chapter):
             assert await attempts.put(found, A) == ExistingSame()
 
     async def test_whatever_is_no_data_is_refused_in_fixed_words(self, attempts: Any, belay_values: int) -> None:
-        for number, value in enumerate(Hostile("refused").refused(belay_values)):
+        for number, value in enumerate(HostileValues("refused").refused(belay_values)):
             name = FIELDS[number % len(FIELDS)]
             error = await refused_attempt(attempts.put(replace(RUNNING, **{name: value}), A))
             assert error.detail == f"{name} {json.complaint(value)}"
@@ -46,7 +46,7 @@ class Values(Chapter):
         assert await attempts.get(AttemptId(R, "digest", 1)) is None
 
     async def test_a_value_comes_back_whichever_call_stored_it(self, attempts: Any) -> None:
-        values = list(Hostile("calls").values(TOGETHER))
+        values = list(HostileValues("calls").values(TOGETHER))
         await attempts.put(RUNNING, A)
         assert await attempts.heartbeat(R, "digest", 1, A, 9, values) == Updated()
         await attempts.patch(AttemptId(R, "digest", 1), AttemptPatch(error=values), A)
@@ -54,7 +54,7 @@ class Values(Chapter):
         found = await attempts.get(AttemptId(R, "digest", 1))
         assert {repr(getattr(found, name)) for name in FIELDS} == {repr(values)}
 
-    async def test_values_that_python_takes_for_equal_are_told_apart(self, attempts: Any) -> None:
+    async def test_values_that_python_takes_for_equal_are_distinguished(self, attempts: Any) -> None:
         pairs: list[tuple[Any, Any]] = [(True, 1), (False, 0), ({"a": True}, {"a": 1}), (None, ABSENT)]
         for number, (one, other) in enumerate(pairs, 1):
             stored = replace(RUNNING, attempt=number, outcome=one)
@@ -62,7 +62,7 @@ class Values(Chapter):
             assert await attempts.put(replace(stored, outcome=other), A) == Conflict()
             assert repr((await attempts.get(AttemptId(R, "digest", number))).outcome) == repr(one)
 
-    async def test_what_is_stored_is_nobody_elses_to_change(self, attempts: Any) -> None:
+    async def test_a_stored_value_does_not_change_with_the_object_it_came_from(self, attempts: Any) -> None:
         given: Any = {"list": [1], "dict": {}}
         await attempts.put(replace(RUNNING, meta=given), A)
         given["list"].append(2)
@@ -74,7 +74,7 @@ class Values(Chapter):
     async def test_texts_name_runs_owners_and_steps_or_are_refused(
         self, kit: Kit, runs: Any, belay_values: int
     ) -> None:
-        hostile = Hostile("texts")
+        hostile = HostileValues("texts")
         texts = {*TEXTS, *(hostile.text(40) for _ in range(min(belay_values // 10, 200)))}
         for text in sorted(texts):
             owner = OwnerId(text, 1, text)
@@ -107,7 +107,7 @@ class Values(Chapter):
     async def test_a_state_is_kept_to_the_byte_or_refused(self, runs: Any, belay_values: int) -> None:
         await runs.create(R, "{}")
         await runs.claim_and_own(R, PENDING, A, 0)
-        hostile = Hostile("states")
+        hostile = HostileValues("states")
         for value in hostile.values(min(belay_values // 10, 200)):
             for state in (json.encode(value), f" {json.encode([value])} ", hostile.text()):
                 if json.text_complaint(state) is None:
@@ -117,7 +117,7 @@ class Values(Chapter):
                     error = await refused(runs.transition_owned(R, A, RunStatus.RUNNING, state))
                     assert error.cause["detail"] == json.text_complaint(state)
 
-    async def test_an_error_tells_nothing_of_what_was_refused(self, runs: Any, attempts: Any) -> None:
+    async def test_an_error_holds_nothing_of_what_was_refused(self, runs: Any, attempts: Any) -> None:
         canary = "tweet-tweet-4711"
         bad = f"{canary}\ud800"
         no_data: Any = {canary: {canary}}
@@ -137,7 +137,7 @@ class Values(Chapter):
         for call in calls:
             with pytest.raises((RunStoreError, AttemptStoreError)) as failure:
                 await call
-            told = [str(failure.value), repr(failure.value), repr(dict(failure.value.cause or {}))]
-            assert canary not in "".join(told)
+            reported = [str(failure.value), repr(failure.value), repr(dict(failure.value.cause or {}))]
+            assert canary not in "".join(reported)
             assert failure.value.__cause__ is None
             assert failure.value.__context__ is None

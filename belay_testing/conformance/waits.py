@@ -1,4 +1,4 @@
-"""What runs wait for: declared by their owners, cleared by anybody, listed in the order in which they are due."""
+"""Waits of runs: declared by their owners, cleared by any caller, listed in the order in which they are due."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ async def listed(stores: Any, **filters: Any) -> list[RunId]:
     return [row.run_id for row in await stores.waiting.waiting_runs(**filters)]
 
 
-class Waits(Chapter):
+class WaitsChapter(Chapter):
     """The waiting store."""
 
     async def test_the_owner_parks_and_the_wait_outlives_its_ownership(self, stores: Any) -> None:
@@ -47,7 +47,7 @@ class Waits(Chapter):
         assert row.request is None
         assert (await stores.waiting.waiting(R)).request is None
 
-    async def test_nobody_but_the_owner_parks(self, stores: Any) -> None:
+    async def test_only_the_owner_parks(self, stores: Any) -> None:
         assert await stores.waiting.park(R, Wait("event"), A) == NotFound()
         await own(stores.runs)
         for stranger in (B, OwnerId(A.host_id, A.pid, "other"), OwnerId(A.host_id, A.pid + 1, A.nonce)):
@@ -77,7 +77,7 @@ class Waits(Chapter):
         assert await stores.waiting.wake(R) == NotWaiting()
         assert await kinds(stores) == before
 
-    async def test_waiting_runs_stand_in_the_order_in_which_they_are_due(self, stores: Any) -> None:
+    async def test_waiting_runs_are_listed_in_the_order_in_which_they_are_due(self, stores: Any) -> None:
         for name, wake in (("d", 300), ("c", None), ("b", 100), ("a", 300), ("e", 200)):
             await parked(stores, RunId(name), "timer" if wake else "event", wake)
         await own(stores.runs, run_id=RunId("busy"))

@@ -1,4 +1,4 @@
-"""How a run and its owner hear that something happened."""
+"""Waking: how a parked run becomes ready, and how a running one gets a pending signal."""
 
 from belay_core.ids import RunId
 from belay_core.records import commands
@@ -11,8 +11,8 @@ from belay_testing.conformance.kit import Kit
 from belay_testing.conformance.parts import STALE
 
 
-class Waking(Chapter):
-    """``wake``, ``renew`` and news."""
+class WakeChapter(Chapter):
+    """``wake``, ``renew`` and pending signals."""
 
     async def test_a_timer_wakes_its_run_when_due_and_only_once(self, kit: Kit) -> None:
         lease = await kit.own()
@@ -81,7 +81,7 @@ class Waking(Chapter):
         assert answers[0] == Renewed(kit.now, kit.now)
         assert await kit.stores.runs.renew(commands.Renew(())) == ()
 
-    async def test_news_on_a_running_run_keeps_its_owner_from_parking_until_seen(self, kit: Kit) -> None:
+    async def test_a_signal_to_a_running_run_keeps_its_owner_from_parking_until_seen(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.ask(lease)
         await kit.decide()
@@ -113,7 +113,7 @@ class Waking(Chapter):
         await kit.stores.runs.cancel(commands.Cancel(RunId("run-1")))
         assert (await kit.run()).ready_at_ms == due
 
-    async def test_an_owner_may_work_on_while_its_run_has_news(self, kit: Kit) -> None:
+    async def test_an_owner_may_work_on_while_its_run_has_a_pending_signal(self, kit: Kit) -> None:
         lease = await kit.own()
         await kit.stores.runs.cancel(commands.Cancel(RunId("run-1")))
         assert await kit.record(lease, kit.step()) == Recorded(kit.now, kit.now)

@@ -1,4 +1,4 @@
-"""Several store operations in one write: all of it or nothing, once."""
+"""Several store operations in one write: atomic, and done once."""
 
 import asyncio
 from typing import Any, Final
@@ -9,7 +9,7 @@ from belay_core.errors import DatabaseError, RunStoreError, WriterError
 from belay_core.ids import RunId
 from belay_core.records.run import RunStatus
 from belay_core.stores.run_contract import Activated, FenceLost
-from belay_testing.cancels.awaits import struck
+from belay_testing.cancels.awaits import cancel_at
 from belay_testing.conformance.auxiliary import exists
 from belay_testing.conformance.chapter import Chapter
 from belay_testing.conformance.parts import ID, PENDING, RUNNING, A, R, refused
@@ -18,25 +18,25 @@ ONE: Final = RunId("one")
 TWO: Final = RunId("two")
 THREE: Final = RunId("three")
 MOMENT: Final = 0.02
-"""In so many seconds a write has come as far as the queue."""
+"""Seconds after which a write has reached the queue."""
 MOST: Final = 500
-"""A write waits less often than that."""
+"""Upper bound of the rounds that a write waits."""
 SECONDS: Final = 5.0
-"""What hangs fails after so long."""
+"""Seconds after which a hanging test fails."""
 
 
-class Unhappy(Exception):
-    """What the function itself raises."""
+class BodyError(Exception):
+    """An error that the write's function raises."""
 
 
 def busy() -> RunStoreError:
-    """What a store raises where the database asks for another try."""
+    """What a store raises where the database asks for a retry."""
     failure = DatabaseError("busy", transient=True)
     return RunStoreError("persistence_failed", "create", "database operation failed", {"cause": failure})
 
 
 def creating(run_id: str) -> Any:
-    """Makes a run, and no more."""
+    """A body that creates one run."""
 
     async def body(inside: Any) -> None:
         await inside.runs.create(run_id, "{}")
@@ -45,13 +45,13 @@ def creating(run_id: str) -> Any:
 
 
 async def writer_refuses(call: Any, code: str) -> None:
-    """The call ends at once with this code of the writer."""
+    """The call raises at once, with this code of the writer."""
     with pytest.raises(WriterError) as failure:
         await asyncio.wait_for(call, SECONDS)
     assert failure.value.code == code
 
 
-class Writes(Chapter):
+class WritesChapter(Chapter):
     """``stores.write``."""
 
     async def test_what_is_done_inside_is_there_afterwards_and_the_answer_is_given_back(self, stores: Any) -> None:
@@ -72,9 +72,9 @@ class Writes(Chapter):
         async def body(inside: Any) -> None:
             await inside.runs.claim_and_own(ONE, PENDING, A, 0)
             await inside.runs.create(TWO, "{}")
-            raise Unhappy
+            raise BodyError
 
-        with pytest.raises(Unhappy):
+        with pytest.raises(BodyError):
             await stores.write(body)
         assert (await stores.runs.get(ONE)).status is RunStatus.PENDING
         assert await exists(stores, TWO) == [False]
@@ -112,18 +112,18 @@ class Writes(Chapter):
 
     async def test_the_whole_function_is_repeated_when_the_database_asks_for_it(self, stores: Any) -> None:
         calls: list[bool] = []
-        told: list[int] = []
-        stores.writer.on_retry(lambda: told.append(1))
+        reported: list[int] = []
+        stores.writer.on_retry(lambda: reported.append(1))
 
         async def body(inside: Any) -> int:
             calls.extend(await exists(inside, ONE))
             await inside.runs.create(ONE, "{}")
             if len(calls) <= 1:
-                raise Unhappy from busy()
+                raise BodyError from busy()
             return len(calls)
 
         assert await stores.write(body) == len(calls)
-        assert (calls, told, await exists(stores, ONE)) == ([False, False], [1], [True])
+        assert (calls, reported, await exists(stores, ONE)) == ([False, False], [1], [True])
 
     async def test_writes_queue_and_one_that_is_cancelled_in_the_queue_leaves_the_holder_alone(
         self, stores: Any
@@ -183,7 +183,7 @@ class Writes(Chapter):
             return body
 
         for place in range(1, MOST):
-            ended = await asyncio.wait_for(struck(stores.write(writing(place)), place, times), SECONDS)
+            ended = await asyncio.wait_for(cancel_at(stores.write(writing(place)), place, times), SECONDS)
             assert ended.error is None
             found = [*await exists(stores, f"one-{place}", f"two-{place}"), place in hooks]
             assert found in ([True] * 3, [False] * 3)

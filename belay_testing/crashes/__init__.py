@@ -1,1 +1,1 @@
-"""Crashes at every call and at every statement, and an account of what a workflow makes of them."""
+"""Crashes at every store call and at every statement, and a report of how a workflow survives them."""

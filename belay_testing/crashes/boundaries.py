@@ -1,4 +1,4 @@
-"""The moments at which a database is spoken to: before and after each statement, before and after each commit.
+"""The points around database traffic: before and after each statement, before and after each commit.
 
 They are SQLAlchemy's documented events on the engines that ``engines_of`` in
 ``belay_drivers.sql.connection.engine_lookup`` names.
@@ -17,27 +17,27 @@ Strike: TypeAlias = Callable[[], None]
 
 
 class Vanished(Exception):
-    """The process that was speaking is gone: what it began is rolled back with its connection."""
+    """The process that sent the statement is gone: its transaction is rolled back with its connection."""
 
 
 class Boundaries:
-    """Counts boundaries while watching, and strikes at the ``at``-th, counted from 1.
+    """Counts boundaries while it observes engines, and calls ``strike`` at the ``at``-th, counted from 1.
 
-    ``strike`` is called there. Where it comes back, the process counts as gone: what it sends from then on is never
-    sent, and raises ``Vanished``. With ``of`` only that counts which is sent where it answers yes.
+    When ``strike`` returns, the process counts as gone: every later statement raises ``Vanished`` and is not sent.
+    With ``of``, only boundaries at which ``of()`` is true count.
     """
 
     def __init__(self, *, at: int = 0, strike: Strike | None = None, of: Callable[[], bool] = lambda: True) -> None:
         self.names: list[str] = []
-        """What was met, in order: ``before SELECT ...``, ``after COMMIT``."""
+        """The boundaries passed, in order: ``before SELECT ...``, ``after COMMIT``."""
         self.gone = False
         self._at = at
         self._strike = strike
         self._of = of
 
     @contextmanager
-    def watching(self, engines: Iterable[Engine]) -> Generator[None]:
-        """Count what these engines send until the block is left."""
+    def observing(self, engines: Iterable[Engine]) -> Generator[None]:
+        """Count the boundaries of these engines until the block is left."""
         listening = [each for engine in engines for each in self._events(engine)]
         for target, name, listener in listening:
             event.listen(target, name, listener)
@@ -59,7 +59,7 @@ class Boundaries:
             connection.info[_COMMITTED] = self._of()
 
         def back(_dbapi_connection: Any, record: Any) -> None:
-            # There is no event behind a commit; the connection's return to its pool is the next thing to happen.
+            # There is no event after a commit; the connection's return to its pool is the next one.
             if record.info.pop(_COMMITTED, False) and not self.gone:
                 self._count("after COMMIT")
 

@@ -1,6 +1,6 @@
-"""Processes that begin where everything is imported and nothing is open, and may be killed anywhere.
+"""Forked processes with everything imported and nothing open, which may be killed anywhere.
 
-A fork of a process with threads or connections would share them; so whoever forks keeps itself free of both.
+A fork of a process with threads or connections would share them; so the forking process has neither.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from typing import Any
 from belay_core.errors import InvalidTransitionError
 
 PATIENCE = 60
-"""Seconds after which a child that does not end is ended."""
+"""Seconds after which a child that does not end is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended: killed by itself (SIGKILL), or with what its coroutine gave, which is JSON data."""
+    """How a child ended: killed by itself (SIGKILL), or with the JSON result of its coroutine."""
 
     killed: bool
     value: Any = None
     trouble: str | None = None
-    """Why it ended in neither way."""
+    """The error, where it ended in neither way."""
 
 
 def die() -> None:
-    """This process is gone, and nothing of it is told (SIGKILL)."""
+    """Kill this process without any cleanup (SIGKILL)."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -46,8 +46,8 @@ def forked(work: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
         os.close(reading)
         _child(work, writing)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        text = told.read()
+    with os.fdopen(reading, "rb") as reported:
+        text = reported.read()
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -64,10 +64,10 @@ def _child(work: Callable[[], Coroutine[Any, Any, Any]], writing: int) -> None:
         signal.alarm(PATIENCE)
         try:
             text, code = json.dumps(asyncio.run(work())), 0
-        except BaseException as error:  # noqa: BLE001  (whatever it is, the parent tells of it)
+        except BaseException as error:  # noqa: BLE001  (reported by the parent)
             text = f"{type(error).__name__}: {error}"
-        with os.fdopen(writing, "wb") as told:
-            told.write(text.encode())
+        with os.fdopen(writing, "wb") as reported:
+            reported.write(text.encode())
     finally:
-        # Nothing of the parent's is to be run here: no handlers at exit, no buffers written twice.
+        # No exit handlers of the parent may run here, and no buffer may be written twice.
         os._exit(code)

@@ -1,4 +1,4 @@
-"""A workflow killed before and after every call of its store (``belay_crashes``)."""
+"""Kill a workflow's worker before and after every call of its stores (``belay_crashes``)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,49 +10,49 @@ from belay_core.workflows.registry import Registrable
 from belay_drivers.sql.connection.engine_lookup import engines_of
 from belay_testing.clock import ManualClock
 from belay_testing.crashes.boundaries import Boundaries
-from belay_testing.crashes.trial import Case, End, Said, Trial, held_against, is_working
+from belay_testing.crashes.trial import Case, GateReply, Trial, TrialEnd, is_working, violations
 from belay_testing.drive import vanish
 from belay_testing.faults import Fault, FaultStores, kill_after, kill_before
 from belay_testing.handles import StoresHandle
 
 SHOWN = 10
-"""Broken points an account tells of at most."""
+"""An error lists at most so many broken points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of all points; ``executions`` counts those of each step in the undisturbed run."""
+    """The results of all points; ``executions`` counts those of each step in the run without a crash."""
 
     points: int
-    """How many points there were."""
+    """Number of points."""
     completed: int
-    """Points after which the run ended as it does undisturbed."""
+    """Points after which the run ended as it does without a crash."""
     needs_review: int
-    """Points after which an operator is asked, because nobody knows whether a step took place."""
+    """Points after which the run is in review, because it is unknown whether a step took place."""
     executions: Mapping[str, int]
     repeated: Mapping[str, int]
-    """Idempotent steps that some point made execute more often, and how often at most."""
+    """Idempotent steps that executed more often after some point, and how often at most."""
     outcome: str | None
-    """The result or the error of the undisturbed run, as JSON text."""
+    """The result or the error of the run without a crash, as JSON text."""
 
 
-class Account:
-    """Counts points, and raises ``AssertionError`` where one was not survived."""
+class PointCounts:
+    """Counts points, and raises ``AssertionError`` if one was not survived."""
 
-    def __init__(self, what: str, undisturbed: End) -> None:
+    def __init__(self, what: str, undisturbed: TrialEnd) -> None:
         self._what = what
         self._undisturbed = undisturbed
-        self._ends: list[End] = []
+        self._ends: list[TrialEnd] = []
         self._broken: list[tuple[str, list[str]]] = []
 
-    def note(self, where: str, trial: Trial, end: End, left: Iterable[str] = ()) -> None:
-        """Take in what came of one point; ``left`` is what was left behind."""
+    def note(self, where: str, trial: Trial, end: TrialEnd, left: Iterable[str] = ()) -> None:
+        """Add the result of one point; ``left`` is what was left behind."""
         self._ends.append(end)
-        if held := [*held_against(trial, end, self._undisturbed), *left]:
+        if held := [*violations(trial, end, self._undisturbed), *left]:
             self._broken.append((where, held))
 
     def report(self) -> Report:
-        """The figures, once every point has been survived; else what broke, point by point."""
+        """The report, if every point was survived. Raises ``AssertionError`` that lists the failures by point."""
         if self._broken:
             points = f"{len(self._broken)} of {len(self._ends)} points"
             lines = [f"the workflow does not survive being {self._what}: {points}"]
@@ -76,14 +76,14 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Where the process is to be gone: around the ``at``-th call, or at the ``at``-th boundary of a statement."""
+    """Where the process is killed: around the ``at``-th call, or at the ``at``-th boundary of a statement."""
 
     at: int
     fault: Fault | None
 
 
 class Crashes:
-    """Runs a workflow once undisturbed, and once for every point at which its worker's process may be gone."""
+    """Runs a workflow once without a crash, and once for every point at which its worker's process may be killed."""
 
     def __init__(self, handle: StoresHandle, clock: ManualClock) -> None:
         self._handle = handle
@@ -94,42 +94,42 @@ class Crashes:
         workflow: Registrable[Any, Any],
         given: Any = None,
         *,
-        answers: Mapping[str, Said] | None = None,
+        answers: Mapping[str, GateReply] | None = None,
         effects: Sequence[Any] = (),
         statements: bool = False,
         over_stores: Callable[[Stores], Stores] = lambda stores: stores,
     ) -> Report:
-        """Kill the worker at every point, and have another one bring each run to its end.
+        """Kill the worker at every point, and let another one finish each run.
 
-        ``answers`` is what is said at each gate (``approved`` where nothing else is said, ``nobody`` lets it lapse).
-        ``effects`` is a list to which the workflow's effects are appended; what is in it more often than undisturbed
-        is held against the workflow. With ``statements`` the points before and after each SQL statement and commit are
-        taken as well. ``over_stores`` puts something of the test's own between worker and database.
+        ``answers`` is the decision at each gate (by default ``approved``; ``nobody`` lets the gate lapse).
+        ``effects`` is a list to which the workflow appends its effects; one that is in it more often than without a
+        crash is a failure. With ``statements`` the points before and after each SQL statement and commit are tried as
+        well. ``over_stores`` wraps the worker's stores.
 
-        Raises ``AssertionError``, which says at which point what broke: a step that ran twice, a run that is stuck,
+        Raises ``AssertionError`` that names the point and the failure: a step that ran twice, a run that is stuck,
         another result, an effect that is missing or repeated.
         """
         case = Case(workflow, given, answers or {}, effects)
         async with self._handle as stores:
             calls, names, end = await self._undisturbed(stores, case, over_stores)
-            account = Account("killed", end)
+            account = PointCounts("killed", end)
             for kill in _kills(calls, len(names) if statements else 0):
                 await self._point(stores, case, kill, account, over_stores)
         return account.report()
 
     async def _undisturbed(
         self, stores: Stores, case: Case, over_stores: Callable[[Stores], Stores]
-    ) -> tuple[int, list[str], End]:
+    ) -> tuple[int, list[str], TrialEnd]:
         trial = Trial(stores, self._clock, case)
         await trial.begin()
         counting, boundaries = FaultStores(stores), Boundaries(of=is_working)
         async with trial.worker(over_stores(counting.stores)) as worker:
-            with boundaries.watching(engines_of(stores)):
+            with boundaries.observing(engines_of(stores)):
                 await trial.worked(worker, lambda: False)
         return len(counting.calls), boundaries.names, await trial.end()
 
     async def _point(
-        self, stores: Stores, case: Case, kill: Kill, account: Account, over_stores: Callable[[Stores], Stores]
+        self, stores: Stores, case: Case, kill: Kill, account: PointCounts, over_stores: Callable[[Stores], Stores]
     ) -> None:
         trial = Trial(stores, self._clock, case)
         await trial.begin()
@@ -138,7 +138,7 @@ class Crashes:
         async with trial.worker(over_stores(faulty.stores)) as worker:
             with ExitStack() as stack:
                 if kill.fault is None:
-                    stack.enter_context(boundaries.watching(engines_of(stores)))
+                    stack.enter_context(boundaries.observing(engines_of(stores)))
                 await trial.worked(worker, lambda: faulty.gone, lambda: vanish(worker))
         if faulty.gone:
             await trial.left()

@@ -1,4 +1,4 @@
-"""What a run does while it is disturbed: every execution of a step, and every effect, with the step it belongs to."""
+"""Observe a run: every execution of a step, and every effect with the step it belongs to."""
 
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -15,19 +15,19 @@ from belay_core.workflows.middleware import Close, ExecutionFacts, GateFacts, Mi
 
 
 @dataclass
-class Seen:
-    """What was seen of one run."""
+class ObservedRun:
+    """The executions and effects of one run."""
 
     executed: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
-    """How often each attempt of each step was begun."""
+    """Executions of each attempt of each step."""
     idempotent: set[str] = field(default_factory=set[str])
-    """The keys of the steps that may be executed again."""
+    """The keys of the idempotent steps."""
     effects: list[tuple[Any, frozenset[str]]] = field(default_factory=list[tuple[Any, frozenset[str]]])
-    """Each effect, with the keys of the steps that were executing then."""
+    """Each effect, with the keys of the steps that were executing at that time."""
 
     @property
     def times(self) -> Counter[str]:
-        """How often each step was executed, over all its attempts."""
+        """Executions of each step, over all its attempts."""
         found: Counter[str] = Counter()
         for (key, _), number in self.executed.items():
             found[key] += number
@@ -35,61 +35,61 @@ class Seen:
 
 
 class Observer(Middleware):
-    """Watches the workers of one run; ``world`` is what the workflow's effects are appended to, in order."""
+    """Observes the workers of one run; the workflow appends its effects to ``world``, in order."""
 
     def __init__(self, run_id: str, world: Sequence[Any]) -> None:
-        self.seen = Seen()
+        self.seen = ObservedRun()
         self._run_id = run_id
         self._world = world
         self._known = len(world)
         self._open: list[str] = []
 
     def over(self, attempts: AttemptStore) -> AttemptStore:
-        """The store, watched for what is about to be executed."""
-        return cast("AttemptStore", _Begun(attempts, self))
+        """The attempt store, wrapped: it reports steps that are about to execute."""
+        return cast("AttemptStore", _ObservedAttempts(attempts, self))
 
-    def look(self) -> None:
-        """Note what was done to the world since the last look."""
+    def read_effects(self) -> None:
+        """Note the effects since the last call."""
         keys = frozenset(self._open)
         self.seen.effects += [(effect, keys) for effect in self._world[self._known :]]
         self._known = len(self._world)
 
     def began(self, run_id: str, key: str, attempt: int) -> None:
-        """Note that a step's body begins."""
+        """Note that the body of a step begins."""
         if run_id == self._run_id:
             self.seen.executed[key, attempt] += 1
 
     @override
     def start(self, facts: StartFacts) -> AbstractContextManager[str | None]:
-        """Nothing is kept of starts."""
+        """Starts are not recorded."""
         return nullcontext()
 
     @override
     def execution(self, facts: ExecutionFacts) -> AbstractContextManager[Close]:
-        """Nothing is kept of stretches."""
+        """Executions are not recorded."""
         return nullcontext(_ignored)
 
     @contextmanager
     def step(self, facts: StepFacts) -> Generator[Close]:
-        """Round one attempt; that of an idempotent step begins at once, any other when its beginning is stored."""
+        """Around one attempt; an idempotent step begins here, any other one when its start has been stored."""
         if facts.idempotent:
             self.began(facts.run_id, facts.step_key, facts.attempt)
             self.seen.idempotent.add(facts.step_key)
-        self.look()
+        self.read_effects()
         self._open.append(facts.step_key)
         try:
             yield _ignored
         finally:
-            self.look()
+            self.read_effects()
             self._open.remove(facts.step_key)
 
     @override
     def gate(self, facts: GateFacts) -> None:
-        """Nothing is kept of gates."""
+        """Gates are not recorded."""
 
 
-class _Begun:
-    """An attempt store that reports steps whose beginning is stored and acknowledged."""
+class _ObservedAttempts:
+    """An attempt store that reports steps whose start is stored and acknowledged."""
 
     def __init__(self, inner: AttemptStore, observer: Observer) -> None:
         self._inner = inner
@@ -108,4 +108,4 @@ class _Begun:
 
 
 def _ignored(_outcome: str) -> None:
-    """Nothing is kept of how a stretch ended."""
+    """The end of an execution is not recorded."""

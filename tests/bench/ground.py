@@ -64,15 +64,15 @@ class Ground:
             raise SystemExit(f"{' '.join(command[1:])} took more than {patience:.0f} s: {said}") from None
         if done.returncode:
             raise SystemExit(f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr[-2000:]}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        self.loads.append(told["load"])
-        return told
+        reported = json.loads(done.stdout.splitlines()[-1])
+        self.loads.append(reported["load"])
+        return reported
 
     def loop(self, url: str, concurrency: int, *arguments: object, steps: int = 10) -> Any:
         """The figures of a closed loop."""
         lasting = ("--seconds", self.scale.seconds, "--warm-up", self.scale.warm_up)
-        told = (*lasting, *(() if url.startswith("sqlite") else ("--postmaster", self.server.pid)), *arguments)
-        return self.run("loop", "--url", url, "--concurrency", concurrency, "--steps", steps, *told)
+        reported = (*lasting, *(() if url.startswith("sqlite") else ("--postmaster", self.server.pid)), *arguments)
+        return self.run("loop", "--url", url, "--concurrency", concurrency, "--steps", steps, *reported)
 
     @contextmanager
     def database(self) -> Iterator[str]:

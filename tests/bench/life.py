@@ -30,10 +30,10 @@ def decisions(ground: Ground) -> Figures:
         # Behind a pooler nothing is notified: the worker has to look.
         "polling": ("?pooler=transaction", ("--elsewhere",)),
     }
-    for name, (query, told) in ways.items():
+    for name, (query, reported) in ways.items():
         with ground.database() as url:
             number = 3 if ground.scale.quick else 30
-            done = ground.run("waiting", "--url", url + query, "--decisions", number, *told)
+            done = ground.run("waiting", "--url", url + query, "--decisions", number, *reported)
         figures[f"decision_{name}_p50_ms"] = done["next_step_p50_ms"]
         figures[f"decision_{name}_p99_ms"] = done["next_step_p99_ms"]
     return figures
@@ -45,9 +45,9 @@ def kills(ground: Ground) -> Figures:
     ways = {"kill": ("--kills", 1 if ground.scale.quick else 2)}
     if ground.scale.long:
         ways["lapse"] = ("--kills", 1)
-    for name, told in ways.items():
+    for name, reported in ways.items():
         with ground.database() as url:
-            done = ground.run("resuming", "--url", url, *told, *(("--frozen",) if name == "lapse" else ()))
+            done = ground.run("resuming", "--url", url, *reported, *(("--frozen",) if name == "lapse" else ()))
         figures[f"{name}_to_resumed_p50_ms"] = done["resumed_p50_ms"]
         figures[f"{name}_to_resumed_p99_ms"] = done["resumed_p99_ms"]
     return figures
@@ -64,10 +64,10 @@ def history(ground: Ground) -> Figures:
     """One more step, and the replay, of runs with few attempts and with many."""
     figures: Figures = {}
     lengths = (10, 1000) if ground.scale.quick else (10, 100, 1000, 10_000)
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         with ground.database() as url:
             lasting = ("--seconds", ground.scale.seconds)
-            done = ground.run("history", "--url", url, "--lengths", *lengths, *lasting, *told)["lengths"]
+            done = ground.run("history", "--url", url, "--lengths", *lengths, *lasting, *reported)["lengths"]
         for length in lengths:
             figures[f"{kind}history_{length}_step_p50_ms"] = done[str(length)]["step_p50_ms"]
             if length > lengths[0]:
@@ -82,26 +82,26 @@ def growth(ground: Ground) -> Figures:
     """Steps beside very many finished runs, before and after the tables are analysed, against an empty database."""
     figures: Figures = {}
     many = [10_000] if ground.scale.quick else [100_000, *([1_000_000] if ground.scale.long else [])]
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         if kind and ground.scale.quick:
             continue
         sides = (50,) if kind or ground.scale.quick else (1, 50)
         with ground.database() as url:
-            empty = {each: _step_ms(ground, url, each, told) for each in sides}
+            empty = {each: _step_ms(ground, url, each, reported) for each in sides}
         for number in (1000, *many) if ground.first and not (kind or ground.scale.quick) else many:
             with ground.filled(finished(number)) as url:
                 for state in ("", "analysed_"):
                     if state:
                         ground.server.ask("ANALYZE", url)
                     for each, alone in empty.items():
-                        ratio = _step_ms(ground, url, each, told) / alone
+                        ratio = _step_ms(ground, url, each, reported) / alone
                         figures[f"{kind}{state}finished_{number}_step_ratio_{each}"] = ratio
     return figures
 
 
-def _step_ms(ground: Ground, url: str, concurrency: int, told: tuple[str, ...]) -> float:
+def _step_ms(ground: Ground, url: str, concurrency: int, reported: tuple[str, ...]) -> float:
     """What a step takes of the machine's time: alone its median, side by side the time for each."""
-    done = ground.loop(url, concurrency, *told)
+    done = ground.loop(url, concurrency, *reported)
     taken: float = done["step_p50_ms"] if concurrency == 1 else 1e3 / done["steps_per_s"]
     return taken
 
@@ -126,8 +126,8 @@ def memory(ground: Ground) -> Figures:
     figures: Figures = {}
     for name, modules in _DRIVERS.items():
         command = [sys.executable, "-c", _IMPORTS, *modules]
-        told = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout
-        figures[f"memory_import_{name}_mib"] = float(told)
+        reported = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout
+        figures[f"memory_import_{name}_mib"] = float(reported)
     number = ground.scale.some(10_000) // (10 if ground.scale.quick else 1)
     if ground.first:
         with ground.database() as url:

@@ -23,10 +23,10 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
     SEEN.give(given.payload)
     flow = once_steps if given.non_idempotent else kept_steps
     async with opened(given.url) as stores, Worker(stores, [kept_steps, once_steps]) as worker:
-        await _drained(worker.client, flow, min(100, given.runs), given.steps)
+        await _execute_until(worker.client, flow, min(100, given.runs), given.steps)
         SEEN.clear()
         meter = Meter(given.postmaster)
-        starts, starting = await _drained(worker.client, flow, given.runs, given.steps)
+        starts, starting = await _execute_until(worker.client, flow, given.runs, given.steps)
         meter.end()
         completed = await _completed(worker.client, flow.name, given.runs)
     if completed < given.runs:
@@ -43,7 +43,7 @@ async def measured(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-async def _drained(client: Client, flow: Any, runs: int, steps: int) -> tuple[list[float], float]:
+async def _execute_until(client: Client, flow: Any, runs: int, steps: int) -> tuple[list[float], float]:
     """Start so many runs and come back when none is left; seconds of each start, and until the last one."""
     before = len(SEEN.ended)
     starts: list[float] = []

@@ -23,12 +23,12 @@ def loop(ground: Ground) -> Figures:
     for concurrency in (1, 50) if ground.scale.quick else (1, 8, 50, 200):
         if concurrency in _FLOORS:
             figures |= _floor(ground, _FLOORS[concurrency])
-        for kind, told in KINDS.items():
+        for kind, reported in KINDS.items():
             with ground.database() as url:
-                _add(figures, f"{kind}pg_{concurrency}", ground.loop(url, concurrency, *told))
+                _add(figures, f"{kind}pg_{concurrency}", ground.loop(url, concurrency, *reported))
                 if concurrency in _FLOORS and not ground.scale.quick:
                     ground.server.ask("ANALYZE", url)
-                    _add(figures, f"{kind}analysed_pg_{concurrency}", ground.loop(url, concurrency, *told))
+                    _add(figures, f"{kind}analysed_pg_{concurrency}", ground.loop(url, concurrency, *reported))
     for kind in KINDS:
         for state in ("", "analysed_"):
             figures |= _against_floors(figures, kind + state)
@@ -40,8 +40,8 @@ def _floor(ground: Ground, connections: int) -> Figures:
     figures: Figures = {}
     lasting = ("--seconds", ground.scale.seconds, "--postmaster", ground.server.pid)
     with ground.database() as url:
-        told = ground.run("floor", "--url", url, "--connections", connections, *lasting)
-    _add(figures, f"floor_pg_{connections}", told, _TOLD_OF_FLOORS)
+        reported = ground.run("floor", "--url", url, "--connections", connections, *lasting)
+    _add(figures, f"floor_pg_{connections}", reported, _TOLD_OF_FLOORS)
     return figures
 
 
@@ -64,9 +64,9 @@ def workflows(ground: Ground) -> Figures:
     for steps in (0, 1):
         for concurrency in (50,) if ground.scale.quick else (1, 50):
             with ground.database() as url:
-                told = ground.loop(url, concurrency, steps=steps)
+                reported = ground.loop(url, concurrency, steps=steps)
             name = f"pg_{concurrency}_of_{steps}_steps"
-            _add(figures, name, told, ("workflows_per_s", "workflow_p50_ms", "client_us_per_workflow"))
+            _add(figures, name, reported, ("workflows_per_s", "workflow_p50_ms", "client_us_per_workflow"))
     return figures
 
 
@@ -74,8 +74,8 @@ def parts(ground: Ground) -> Figures:
     """What a step takes in the engine alone, and its record in the store alone; runs of no step take the rest."""
     figures: Figures = {}
     runs = ground.scale.some(2000)
-    for kind, told in KINDS.items():
-        done = ground.run("parts", "--engine", "--runs", runs, *told)
+    for kind, reported in KINDS.items():
+        done = ground.run("parts", "--engine", "--runs", runs, *reported)
         figures[f"{kind}part_engine_us"] = done["client_us_per_step"]
     with ground.database() as url:
         _add(figures, "part_store", ground.run("parts", "--url", url, "--runs", runs), _TOLD_OF_RECORDS)
@@ -85,9 +85,9 @@ def parts(ground: Ground) -> Figures:
 def queue(ground: Ground) -> Figures:
     """Runs of one step started by fifty coroutines, until the last one has completed."""
     figures: Figures = {}
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         with ground.database() as url:
-            done = ground.run("queue", "--url", url, "--runs", ground.scale.some(2000), "--steps", 1, *told)
+            done = ground.run("queue", "--url", url, "--runs", ground.scale.some(2000), "--steps", 1, *reported)
         _add(figures, f"{kind}queue", done, ("runs_per_s", "starts_per_s", "start_p50_ms", "client_us_per_run"))
     return figures
 
@@ -96,12 +96,12 @@ def load(ground: Ground) -> Figures:
     """Steps that become due at random, at a rising rate, up to what is carried."""
     figures: Figures = {}
     rates = (500, 2000) if ground.scale.quick else (500, 1000, 2000, 5000, 10_000)
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         if kind and ground.scale.quick:
             continue
         with ground.database() as url:
             lasting = ("--seconds", ground.scale.seconds, "--postmaster", ground.server.pid)
-            done = ground.run("load", "--url", url, "--rates", *rates, *lasting, *told)
+            done = ground.run("load", "--url", url, "--rates", *rates, *lasting, *reported)
         figures[f"{kind}load_most_carried_per_s"] = done["most_carried"]
         for rate, one in done["rates"].items():
             told_of = ("carried_per_s", "step_p50_ms", "step_p99_ms", "client_us_per_step", "server_us_per_step")
@@ -113,10 +113,10 @@ def statements(ground: Ground) -> Figures:
     """Statements, commits and bytes of the log for a step; what an idle worker does meanwhile is taken off."""
     figures: Figures = {}
     idle = _idle(ground)
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         for name, concurrency, steps in (("", 1, 100 if ground.scale.quick else _LONE_STEPS), ("_50", 50, 10)):
             with ground.database() as url:
-                made, done = _counted(ground, url, concurrency, *told, steps=steps)
+                made, done = _counted(ground, url, concurrency, *reported, steps=steps)
             made, number = made.combined(idle(done["lifetime_s"]), sub), done["steps_in_all"]
             figures[f"{kind}commits_per_step{name}"] = made.commits / number
             figures[f"{kind}wal_bytes_per_step{name}"] = made.wal_bytes / number
@@ -143,10 +143,10 @@ def _idle(ground: Ground) -> Callable[[float], Counts]:
 
 
 def _counted(
-    ground: Ground, url: str, concurrency: int, *told: object, steps: int = 0
+    ground: Ground, url: str, concurrency: int, *reported: object, steps: int = 0
 ) -> tuple[Counts, dict[str, Any]]:
     before = counts(ground.server, url)
-    done = ground.loop(url, concurrency, *told, steps=steps)
+    done = ground.loop(url, concurrency, *reported, steps=steps)
     return counts(ground.server, url).combined(before, sub), done
 
 
@@ -155,18 +155,18 @@ def payloads(ground: Ground) -> Figures:
     figures: Figures = {}
     for size, name in ((1024, "1k"), (65_536, "64k")):
         with ground.database() as url:
-            told = ground.loop(url, 50, "--payload", size)
-        _add(figures, f"pg_50_payload_{name}", told)
+            reported = ground.loop(url, 50, "--payload", size)
+        _add(figures, f"pg_50_payload_{name}", reported)
     return figures
 
 
 def fan(ground: Ground) -> Figures:
     """Ten and a thousand steps of one run side by side."""
     figures: Figures = {}
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         widths = (10, 100) if ground.scale.quick else (10, 1000)
         with ground.database() as url:
-            done = ground.run("fan", "--url", url, "--parallel", *widths, "--steps", ground.scale.some(2000), *told)
+            done = ground.run("fan", "--url", url, "--parallel", *widths, "--steps", ground.scale.some(2000), *reported)
         for width, one in done["widths"].items():
             _add(figures, f"{kind}parallel_{width}", one, ("p50_ms", "steps_per_s", "client_us_per_step"))
     return figures
@@ -177,16 +177,20 @@ def sqlite(ground: Ground) -> Figures:
     figures: Figures = {}
     told_of_floor = ground.run("floor", "--sqlite", ground.file(), "--seconds", ground.scale.seconds)
     _add(figures, "floor_sqlite", told_of_floor, _TOLD_OF_FLOORS)
-    for kind, told in KINDS.items():
+    for kind, reported in KINDS.items():
         for concurrency in (1, 50):
-            _add(figures, f"{kind}sqlite_{concurrency}", ground.loop(f"sqlite:///{ground.file()}", concurrency, *told))
+            _add(
+                figures,
+                f"{kind}sqlite_{concurrency}",
+                ground.loop(f"sqlite:///{ground.file()}", concurrency, *reported),
+            )
             if not kind and not ground.scale.quick:
-                _add(figures, f"{kind}memory_{concurrency}", ground.loop("sqlite://", concurrency, *told))
+                _add(figures, f"{kind}memory_{concurrency}", ground.loop("sqlite://", concurrency, *reported))
         lone = figures[f"{kind}sqlite_1_step_p50_ms"]
         figures[f"{kind}lone_step_p50_over_sqlite3"] = lone / figures["floor_sqlite_p50_ms"]
     return figures
 
 
-def _add(figures: Figures, lead: str, told: dict[str, Any], names: tuple[str, ...] = _TOLD) -> None:
+def _add(figures: Figures, lead: str, reported: dict[str, Any], names: tuple[str, ...] = _TOLD) -> None:
     """Take over what a program said, as far as it could say it."""
-    figures.update({f"{lead}_{name}": told[name] for name in names if told.get(name) is not None})
+    figures.update({f"{lead}_{name}": reported[name] for name in names if reported.get(name) is not None})

@@ -132,8 +132,8 @@ def table(figures: Figures) -> Iterator[str]:
     for target, value, met in judged(figures):
         kind = " (not idempotent)" if target.name.startswith("non_idempotent_") else ""
         seen = [shown(figures[each]) if each in figures else "" for each in (target.measured or "", target.floor or "")]
-        told = f"{target.text}{kind}"
-        yield f"{'met' if met else 'MISSED':7}{told:76}{seen[0]:>11}{seen[1]:>11}{shown(value):>9}  {target.wanted}"
+        reported = f"{target.text}{kind}"
+        yield f"{'met' if met else 'MISSED':7}{reported:76}{seen[0]:>11}{seen[1]:>11}{shown(value):>9}  {target.wanted}"
 
 
 def shown(value: float) -> str:

@@ -46,29 +46,29 @@ def server() -> Iterator[Server]:
 
 
 def test_a_loop_counts_whole_runs_and_every_step_of_them():
-    told = ran("loop", "--url", "sqlite://", "--concurrency", 3, "--steps", 4, "--seconds", 0.2, "--warm-up", 0.1)
-    assert set(told) >= LOOP
-    assert told["steps_in_all"] == 4 * told["runs_in_all"]
-    assert told["steps_per_s"] == pytest.approx(4 * told["workflows_per_s"], rel=0.4)
-    assert 0 < told["step_p50_ms"] <= told["step_p99_ms"] < told["workflow_p99_ms"]
+    reported = ran("loop", "--url", "sqlite://", "--concurrency", 3, "--steps", 4, "--seconds", 0.2, "--warm-up", 0.1)
+    assert set(reported) >= LOOP
+    assert reported["steps_in_all"] == 4 * reported["runs_in_all"]
+    assert reported["steps_per_s"] == pytest.approx(4 * reported["workflows_per_s"], rel=0.4)
+    assert 0 < reported["step_p50_ms"] <= reported["step_p99_ms"] < reported["workflow_p99_ms"]
 
 
 def test_a_queue_ends_when_every_run_has_completed():
-    told = ran("queue", "--url", "sqlite://", "--runs", 60, "--steps", 1, "--non-idempotent")
-    assert told["runs_per_s"] < told["starts_per_s"], "the last one was started before the last one ended"
-    assert told["seconds"] == pytest.approx(60 / told["runs_per_s"], abs=0.001), "it is told to the millisecond"
+    reported = ran("queue", "--url", "sqlite://", "--runs", 60, "--steps", 1, "--non-idempotent")
+    assert reported["runs_per_s"] < reported["starts_per_s"], "the last one was started before the last one ended"
+    assert reported["seconds"] == pytest.approx(60 / reported["runs_per_s"], abs=0.001), "it is told to the millisecond"
 
 
 @pytest.mark.parametrize("others", [(), ("--non-idempotent",)])
 def test_the_engine_alone_ends_every_run(others: tuple[str, ...]):
-    told = ran("parts", "--engine", "--runs", 60, "--steps", 3, *others)
-    assert told["client_us_per_step"] > 0
+    reported = ran("parts", "--engine", "--runs", 60, "--steps", 3, *others)
+    assert reported["client_us_per_step"] > 0
 
 
 async def test_the_store_alone_keeps_every_record(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/p.db"
-    told = ran("parts", "--url", url, "--runs", 100, "--steps", 3)
-    assert told["client_us_per_record"] > 0
+    reported = ran("parts", "--url", url, "--runs", 100, "--steps", 3)
+    assert reported["client_us_per_record"] > 0
     async with open_stores(url) as stores:
         runs = await Client(stores).list(limit=1000)
         histories = await stores.attempts.history(commands.History(tuple(run.run_id for run in runs)))
@@ -76,33 +76,33 @@ async def test_the_store_alone_keeps_every_record(tmp_path: Path):
 
 
 def test_the_floor_of_sqlite_is_a_durable_commit_for_each_write(tmp_path: Path):
-    told = ran("floor", "--sqlite", tmp_path / "floor.db", "--seconds", 0.1)
-    assert told["commits_per_s"] > 0
-    assert 0 < told["p50_ms"] <= told["p99_ms"]
+    reported = ran("floor", "--sqlite", tmp_path / "floor.db", "--seconds", 0.1)
+    assert reported["commits_per_s"] > 0
+    assert 0 < reported["p50_ms"] <= reported["p99_ms"]
 
 
 def test_a_random_load_stops_at_the_first_rate_that_is_not_carried():
-    told = ran("load", "--url", "sqlite://", "--rates", 20, 50_000, 60_000, "--seconds", 0.2)
-    assert list(told["rates"]) == ["20", "50000"]
-    assert told["most_carried"] == 20
+    reported = ran("load", "--url", "sqlite://", "--rates", 20, 50_000, 60_000, "--seconds", 0.2)
+    assert list(reported["rates"]) == ["20", "50000"]
+    assert reported["most_carried"] == 20
 
 
 def test_a_long_history_is_replayed_and_goes_on(tmp_path: Path):
-    told = ran("history", "--url", f"sqlite:///{tmp_path}/h.db", "--lengths", 5, 50, "--seconds", 0.1)["lengths"]
-    assert 0 < told["5"]["replay_ms"] < told["50"]["replay_ms"]
-    assert told["50"]["step_p50_ms"] > 0
+    reported = ran("history", "--url", f"sqlite:///{tmp_path}/h.db", "--lengths", 5, 50, "--seconds", 0.1)["lengths"]
+    assert 0 < reported["5"]["replay_ms"] < reported["50"]["replay_ms"]
+    assert reported["50"]["step_p50_ms"] > 0
 
 
 @pytest.mark.thorough
 def test_a_killed_workers_runs_begin_again_in_another_process(tmp_path: Path):
-    told = ran("resuming", "--url", f"sqlite:///{tmp_path}/k.db", "--kills", 1, "--runs", 2)
-    assert 0 < told["resumed_p50_ms"] <= told["resumed_p99_ms"] < 20_000
+    reported = ran("resuming", "--url", f"sqlite:///{tmp_path}/k.db", "--kills", 1, "--runs", 2)
+    assert 0 < reported["resumed_p50_ms"] <= reported["resumed_p99_ms"] < 20_000
 
 
 @pytest.mark.thorough
 def test_a_decision_reaches_a_worker_of_another_process(tmp_path: Path):
-    told = ran("waiting", "--url", f"sqlite:///{tmp_path}/d.db", "--decisions", 2, "--elsewhere")
-    assert 0 < told["next_step_p50_ms"] <= told["next_step_p99_ms"]
+    reported = ran("waiting", "--url", f"sqlite:///{tmp_path}/d.db", "--decisions", 2, "--elsewhere")
+    assert 0 < reported["next_step_p50_ms"] <= reported["next_step_p99_ms"]
 
 
 # ---------------------------------------------------------------- the server
@@ -123,12 +123,12 @@ def test_the_server_is_its_own_and_keeps_what_it_has_committed(monkeypatch: pyte
 def test_what_a_worker_did_is_counted_for_its_database_alone(server: Server):
     url, other = server.database(), server.database()
     before, idle = counts(server, url), counts(server, other)
-    told = ran("loop", "--url", url, "--concurrency", 1, "--steps", 5, "--seconds", 0.1, "--warm-up", 0)
+    reported = ran("loop", "--url", url, "--concurrency", 1, "--steps", 5, "--seconds", 0.1, "--warm-up", 0)
     made = counts(server, url).combined(before, lambda now, then: now - then)
-    assert made.commits >= told["steps_in_all"]
-    assert made.wal_bytes > 100 * told["steps_in_all"]
+    assert made.commits >= reported["steps_in_all"]
+    assert made.wal_bytes > 100 * reported["steps_in_all"]
     if server.counts_statements:
-        assert made.step_statements == told["steps_in_all"]
+        assert made.step_statements == reported["steps_in_all"]
     assert counts(server, other).commits == idle.commits
 
 

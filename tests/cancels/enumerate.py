@@ -21,10 +21,10 @@ from belay_core.records import commands
 from belay_core.stores import Stores
 from belay_drivers.postgres import open_postgres
 from belay_drivers.sqlite import open_sqlite
-from belay_testing.cancels.awaits import struck
+from belay_testing.cancels.awaits import cancel_at
 from belay_testing.cancels.helper import Cancels
 from belay_testing.clock import ManualClock
-from belay_testing.crashes.ledger import Ledger
+from belay_testing.crashes.effect_log import EffectLog
 from belay_testing.handles import StoresHandle
 from tests.cancels.operations import OPERATIONS, Desk, Prepare
 from tests.cancels.probing import Probe, checked_out, probing, snapshot
@@ -65,7 +65,7 @@ class Cancelling:
         desk, base = self._desk()
         call = await prepare(desk)
         before = await snapshot(self.probe, desk.label, base)
-        ended = await struck(call())
+        ended = await cancel_at(call())
         if ended.error is not None:
             raise ended.error
         return {before, await snapshot(self.probe, desk.label, base)}, ended.awaits
@@ -77,7 +77,7 @@ class Cancelling:
         desk, base = self._desk()
         call = await prepare(desk)
         around = asyncio.all_tasks()
-        ended = await struck(call(), at, times)
+        ended = await cancel_at(call(), at, times)
         if not ended.was_struck:
             return
         self.counts["awaits"] += 1
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
             for line in found.broken[:20]:
                 say(f"BROKEN {driver} {line}")
             figures += counts
-            scenarios.World.ledger = Ledger(Path(folder) / "ledger")
+            scenarios.World.ledger = EffectLog(Path(folder) / "ledger")
             if given.workers:
                 asyncio.run(worked(driver, url, given, figures))
     return _reported({**dict.fromkeys(("awaits", "unknown", "leaked"), 0), **figures}, began, given.json)

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from belay_drivers.sql.connection.connection_runner import DriverThread
-from belay_testing.cancels.awaits import struck
+from belay_testing.cancels.awaits import cancel_at
 from tests.cancels.enumerate import cancelled
 from tests.cancels.operations import OPERATIONS
 from tests.cancels.probing import probing
@@ -61,7 +61,7 @@ async def test_calls_that_are_not_shielded_are_found(belay_sqlite_file, monkeypa
             entered.set()
             return work()
 
-        answered = thread._asked(entering)
+        answered = thread._submit(entering)
         entered.wait()
         return await answered
 
@@ -139,9 +139,9 @@ async def test_awaits_of_the_tasks_a_call_makes_are_counted_and_others_are_not()
         await asyncio.ensure_future(inner())
         return "done"
 
-    beside = asyncio.ensure_future(inner())
-    assert (await struck(outer())).awaits == 3
-    first = await struck(outer(), 1)
+    meanwhile = asyncio.ensure_future(inner())
+    assert (await cancel_at(outer())).awaits == 3
+    first = await cancel_at(outer(), 1)
     assert (first.was_struck, first.was_cancelled) == (True, True)
-    assert not (await struck(outer(), 4)).was_struck
-    await beside
+    assert not (await cancel_at(outer(), 4)).was_struck
+    await meanwhile

@@ -15,7 +15,7 @@ def _an_empty_world():
 
 
 @step(idempotent=True)
-async def look(number: int) -> int:
+async def interval(number: int) -> int:
     return number
 
 
@@ -28,7 +28,7 @@ async def pay(number: int) -> int:
 
 @workflow("asking")
 async def asking(ctx: Context, number: int) -> int:
-    one, two = await ctx.map(look, [number, 2])
+    one, two = await ctx.map(interval, [number, 2])
     answer = await ctx.gate("boss", subject=one + two)
     assert isinstance(answer, Approved)
     return await ctx.step(pay, answer.subject)
@@ -47,7 +47,7 @@ async def test_a_body_that_leaves_a_task_behind_is_found(belay_cancels):
     @workflow("untidy")
     async def untidy(ctx: Context) -> int:
         kept.append(asyncio.ensure_future(asyncio.Event().wait()))
-        return await ctx.step(look, 1)
+        return await ctx.step(interval, 1)
 
     try:
         with pytest.raises(

@@ -31,7 +31,7 @@ def test_what_waits_is_listed_with_its_subject_as_stored(cli: Cli):
     assert len(cli.json("approvals", "--limit", "1")) == 1
 
 
-def test_nothing_that_waits_is_told(cli: Cli):
+def test_nothing_that_waits_is_reported(cli: Cli):
     cli.start("ping", run_id="r1")
     assert cli("approvals").out == "nothing waits for a decision\n"
     assert cli("approvals", "r1").out == "nothing waits for a decision\n"
@@ -52,21 +52,21 @@ def test_an_approval_shows_what_it_is_about_and_counts(cli: Cli):
 
 def test_a_rejection_counts(cli: Cli):
     cli.started("letter", "Dear Ada", run_id="r1")
-    told = cli.json("reject", "r1", "--reason", "too short", "--by", "bob")
-    assert (told["outcome"], told["decision"], told["decided_by"]) == ("decided", "rejected", "bob")
-    assert told["subject_digest"] == digest('"Dear Ada"')
+    reported = cli.json("reject", "r1", "--reason", "too short", "--by", "bob")
+    assert (reported["outcome"], reported["decision"], reported["decided_by"]) == ("decided", "rejected", "bob")
+    assert reported["subject_digest"] == digest('"Dear Ada"')
     cli.work()
     assert cli.json("show", "r1")["run"]["result"] == "dropped: too short"
 
 
-def test_one_decision_counts_and_the_second_is_told_of_it(cli: Cli):
+def test_one_decision_counts_and_the_second_is_refused(cli: Cli):
     cli.started("letter", "Dear Ada", run_id="r1")
     first = cli.json("approve", "r1")
     ended = cli("reject", "r1", "--by", "bob")
     assert ended.code == 1
     assert ended.err == f"belay: nothing was decided: already approved by ana at {first['decided_at']}\n"
-    told = cli.json("reject", "r1", "--by", "bob", code=1)
-    assert (told["outcome"], told["decision"], told["decided_by"], told["decided_at"]) == (
+    reported = cli.json("reject", "r1", "--by", "bob", code=1)
+    assert (reported["outcome"], reported["decision"], reported["decided_by"], reported["decided_at"]) == (
         "already_decided",
         "approved",
         "ana",
@@ -87,19 +87,19 @@ def test_a_decision_on_another_subject_does_not_count(cli: Cli):
     assert cli.json("approve", "r1", "--digest", digest('"Dear Ada"'))["outcome"] == "decided"
 
 
-def test_a_gate_that_lapsed_is_told(cli: Cli):
+def test_a_gate_that_lapsed_is_reported(cli: Cli):
     cli.started("hasty", "Dear Ada", run_id="r1")
     late = "belay: nothing was decided: it is too late; the gate has lapsed or was withdrawn, or the run is over\n"
     until(lambda: cli("approve", "r1").err == late)
     assert cli.json("reject", "r1", code=1)["outcome"] == "too_late"
 
 
-def test_a_gate_that_was_not_asked_is_told(cli: Cli):
+def test_a_gate_that_was_not_asked_is_reported(cli: Cli):
     cli.started("letter", "Dear Ada", run_id="r1")
     ended = cli("approve", "r1", "--gate", "lawyer")
     assert (ended.code, ended.err) == (1, "belay: nothing was decided: run r1 asks nothing of the kind\n")
-    told = cli.json("approve", "r1", "--approval", "nix", code=1)
-    assert (told["outcome"], told["approval_id"], told["subject_text"]) == ("no_such_approval", None, None)
+    reported = cli.json("approve", "r1", "--approval", "nix", code=1)
+    assert (reported["outcome"], reported["approval_id"], reported["subject_text"]) == ("no_such_approval", None, None)
 
 
 def test_the_gate_of_another_run_is_not_this_ones(cli: Cli):
@@ -110,7 +110,7 @@ def test_the_gate_of_another_run_is_not_this_ones(cli: Cli):
     assert decision_of(cli, "r2") == (None, None, None)
 
 
-def test_several_gates_are_told_apart(cli: Cli):
+def test_several_gates_are_distinguished(cli: Cli):
     cli.started("contract", "Dear Ada", run_id="r1")
     ended = cli("approve", "r1")
     assert (ended.code, ended.out) == (2, "")
@@ -121,7 +121,7 @@ def test_several_gates_are_told_apart(cli: Cli):
     assert cli.json("approve", "r1")["gate"] == "editor"
 
 
-def test_several_askings_of_one_gate_are_told_apart(cli: Cli):
+def test_several_askings_of_one_gate_are_distinguished(cli: Cli):
     cli.started("letters", ["Dear Ada", "Dear Bob"], run_id="r1")
     ids = {each["subject"]: each["approval_id"] for each in cli.json("approvals", "r1")}
     ended = cli("approve", "r1", "--gate", "editor")
@@ -147,7 +147,7 @@ def test_an_edited_subject_is_what_the_run_goes_on_with(cli: Cli, tmp_path: Path
     assert cli.json("show", "r1")["run"]["result"] == "sent Dearest Ada"
 
 
-def test_a_long_subject_is_shown_whole_to_whoever_decides(cli: Cli):
+def test_a_long_subject_is_shown_whole_to_the_approver(cli: Cli):
     cli.started("letter", "x" * 10_000, run_id="r1")
     assert f'"{"x" * 10_000}"' in cli("approvals").out
     assert f'"{"x" * 10_000}"' in cli("approve", "r1").out
@@ -183,7 +183,7 @@ def test_at_a_terminal_it_asks_first(cli: Cli, typed: str, decided: bool):
 
 
 @pytest.mark.parametrize("option", ["--yes", "--json"])
-def test_at_a_terminal_it_may_be_told_not_to_ask(cli: Cli, option: str):
+def test_at_a_terminal_an_option_keeps_it_from_asking(cli: Cli, option: str):
     cli.started("letter", "Dear Ada", run_id="r1")
     code, received = at_terminal(["reject", "r1", option])
     assert (code, "[y/N]" in received) == (0, False)

@@ -32,8 +32,8 @@ def test_the_page_has_every_option(name: str):
     command = belay.get_command(click.Context(belay), name)
     assert command is not None
     options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
-    told = section(name) + SHARED
-    assert [option.opts[0] for option in options if f"`{option.opts[0]}" not in told.replace(" --", " `--")] == []
+    reported = section(name) + SHARED
+    assert [option.opts[0] for option in options if f"`{option.opts[0]}" not in reported.replace(" --", " `--")] == []
 
 
 def test_the_page_has_every_outcome_and_exit_code():

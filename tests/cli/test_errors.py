@@ -92,10 +92,10 @@ def test_a_wrong_parameter_is_named_with_its_rule(cli: Cli, arguments: list[str]
     assert ended.err.startswith(f"belay: {parameter}: {rule}")
     if not rule.endswith((" ", " (", "of")):
         assert ended.err == f"belay: {parameter}: {rule}\n"
-    told = cli.json(*arguments, code=2)["error"]
-    assert told["parameter"] == parameter
-    assert told["rule"].startswith(rule)
-    assert set(told) == {"type", "parameter", "rule"}
+    reported = cli.json(*arguments, code=2)["error"]
+    assert reported["parameter"] == parameter
+    assert reported["rule"].startswith(rule)
+    assert set(reported) == {"type", "parameter", "rule"}
 
 
 USAGE: list[tuple[list[str], str]] = [
@@ -107,7 +107,7 @@ USAGE: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE)
-def test_what_is_not_understood_is_told_in_one_line(cli: Cli, arguments: list[str], message: str):
+def test_what_is_not_understood_is_reported_in_one_line(cli: Cli, arguments: list[str], message: str):
     ended = cli(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"belay: {message}")
@@ -153,7 +153,7 @@ UNREACHABLE = [
 
 @pytest.mark.parametrize("url", UNREACHABLE)
 @pytest.mark.parametrize("name", [["runs"], ["migrate"]], ids=["runs", "migrate"])
-def test_a_database_that_cannot_be_opened_is_told_without_its_password(cli: Cli, url: str, name: list[str]):
+def test_a_database_that_cannot_be_opened_is_reported_without_its_password(cli: Cli, url: str, name: list[str]):
     ended = cli(*name, "--database", url)
     assert ended.code in (1, 2)
     assert ended.out == ""
@@ -194,8 +194,8 @@ def test_a_defect_shows_its_traceback_harmlessly(cli: Cli, monkeypatch: pytest.M
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("Traceback (most recent call last):\n")
     assert "\x1b" not in ended.err
-    told = cli("runs", "--json")
-    assert json.loads(told.out)["error"]["type"] == "KeyError"
+    reported = cli("runs", "--json")
+    assert json.loads(reported.out)["error"]["type"] == "KeyError"
 
 
 def test_an_interrupted_command_says_so(cli: Cli, monkeypatch: pytest.MonkeyPatch):

@@ -25,7 +25,7 @@ print(*gc.get_threshold(), gc.get_freeze_count() > 0)
     ],
 )
 def test_a_collector_that_looks_as_seldom_or_never_is_left_alone(before, after):
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(before=before)], capture_output=True, text=True, check=False
     )
-    assert (told.stdout.strip(), told.stderr) == (after, "")
+    assert (reported.stdout.strip(), reported.stderr) == (after, "")

@@ -73,16 +73,16 @@ def test_roles_are_printed_for_postgresql_without_asking_it(cli: Cli):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "reported"),
     [
         (("--sql", "--check"), "only one of --sql, --check and --roles can be given"),
         (("--roles", "--check"), "only one of --sql, --check and --roles can be given"),
         (("--since", "1"), "--since belongs to --sql"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(cli: Cli, typed: tuple[str, ...], told: str):
+def test_options_that_contradict_each_other_are_refused(cli: Cli, typed: tuple[str, ...], reported: str):
     ended = cli("migrate", *typed)
-    assert (ended.code, ended.out, ended.err) == (2, "", f"belay: {told}\n")
+    assert (ended.code, ended.out, ended.err) == (2, "", f"belay: {reported}\n")
 
 
 def test_an_older_schema_names_the_command_to_run(cli: Cli, tmp_path: Path):

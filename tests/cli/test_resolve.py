@@ -38,8 +38,8 @@ def test_several_orphans_have_to_be_named(cli: Cli):
     one, other = orphans(cli, "r1")
     ended = cli("resolve", "r1", "--retry")
     assert (ended.code, ended.err) == (2, f"belay: step: several steps are orphaned, name one: {one}, {other}\n")
-    told = cli.json("resolve", "r1", "--step", other, "--happened", "1", "--by", "bob")
-    assert (told["step_key"], told["resolution"], told["by"]) == (other, "happened", "bob")
+    reported = cli.json("resolve", "r1", "--step", other, "--happened", "1", "--by", "bob")
+    assert (reported["step_key"], reported["resolution"], reported["by"]) == (other, "happened", "bob")
     assert cli.json("resolve", "r1", "--happened", "2")["step_key"] == one
     cli.work()
     assert cli.json("show", "r1")["run"]["result"] == 2
@@ -47,8 +47,8 @@ def test_several_orphans_have_to_be_named(cli: Cli):
 
 def test_a_step_is_tried_again(cli: Cli):
     cli.started("charges", ["Ada"], run_id="r1")
-    told = cli.json("resolve", "r1", "--retry")
-    assert told["resolution"] == "retry"
+    reported = cli.json("resolve", "r1", "--retry")
+    assert reported["resolution"] == "retry"
     cli.work()
     assert [each["attempt"] for each in cli.json("show", "r1")["attempts"]] == [1, 2]
 
@@ -88,9 +88,9 @@ def test_a_run_is_asked_to_stop(cli: Cli):
     cli.started("nap", run_id="r1")
     ended = cli("cancel", "r1")
     assert (ended.code, ended.out, ended.err) == (0, "run r1 is asked to stop\n", "")
-    told = cli.json("cancel", "r1")
-    assert told["outcome"] == "already_requested"
-    assert cli("cancel", "r1").out == f"run r1 was asked to stop before, at {told['requested_at']}\n"
+    reported = cli.json("cancel", "r1")
+    assert reported["outcome"] == "already_requested"
+    assert cli("cancel", "r1").out == f"run r1 was asked to stop before, at {reported['requested_at']}\n"
     cli.work()
     assert cli.json("show", "r1")["run"]["status"] == "cancelled"
     assert cli.json("cancel", "r1") == {"run_id": "r1", "outcome": "over", "status": "cancelled"}

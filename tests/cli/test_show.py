@@ -52,7 +52,7 @@ def test_a_long_payload_is_cut_with_a_count_and_whole_in_json(cli: Cli):
     assert cli.json("show", "r1")["run"]["input"] == "x" * 5_000
 
 
-def test_an_unknown_run_is_told(cli: Cli):
+def test_an_unknown_run_is_reported(cli: Cli):
     cli.json("migrate")
     for name in ("show", "explain", "approve", "reject", "cancel", "approvals"):
         ended = cli(name, "nix")

@@ -105,9 +105,9 @@ def test_waiting_for_a_run_that_fails_is_no_success(cli: Cli):
     ended = cli("start", "broken", '"no rope"', "--run-id", "r1", "--wait")
     assert (ended.code, ended.out) == (1, "run r1 is started\n")
     assert ended.err == "belay: run r1 failed: StepFailed: step spoil failed: ValueError: no rope\n"
-    told = cli.json("start", "broken", '"no rope"', "--wait", code=1)
-    assert told["status"] == "failed"
-    assert told["error"] == {"type": "StepFailed", "message": "step spoil failed: ValueError: no rope"}
+    reported = cli.json("start", "broken", '"no rope"', "--wait", code=1)
+    assert reported["status"] == "failed"
+    assert reported["error"] == {"type": "StepFailed", "message": "step spoil failed: ValueError: no rope"}
 
 
 @pytest.mark.usefixtures("at_work")

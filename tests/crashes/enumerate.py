@@ -24,8 +24,8 @@ from typing import Any
 from belay_core.ids import Uuid7Ids
 from belay_drivers.postgres import migrate_postgres
 from belay_drivers.sqlite import migrate_sqlite
+from belay_testing.crashes.effect_log import EffectLog
 from belay_testing.crashes.forked_process import Ended, forked
-from belay_testing.crashes.ledger import Ledger
 from belay_testing.postgres_server import PostgresServer, run_apart
 from tests.crashes import playing
 from tests.crashes.judging import Verdict, judge
@@ -91,17 +91,17 @@ class Enumeration:
         where = f"{self.driver} {scenario.name}, killed at {at} ({name})"
         victim = forked(lambda: self._victim(scenario, run_id, at))
         if not victim.killed:
-            # Where the world answers in its own time, a play may meet fewer boundaries than the one that was counted.
+            # Where the world answers in its own time, an execution may meet fewer boundaries than were counted.
             if victim.trouble:
                 self.tally.note(where, Verdict("unknown", lost=(victim.trouble,)))
             return
         self.tally.note(where, self._judged(scenario, run_id, expected))
 
     def _judged(self, scenario: Scenario, run_id: str, expected: set[str]) -> Verdict:
-        told: Ended = forked(lambda: playing.survivor(self.url, scenario, run_id))
-        if told.trouble or told.killed:
-            return Verdict("unknown", lost=(f"the survivor ended: {told.trouble or 'killed'}",))
-        return judge(scenario, told.value, World.ledger.effects(run_id), expected)
+        reported: Ended = forked(lambda: playing.survivor(self.url, scenario, run_id))
+        if reported.trouble or reported.killed:
+            return Verdict("unknown", lost=(f"the survivor ended: {reported.trouble or 'killed'}",))
+        return judge(scenario, reported.value, World.ledger.effects(run_id), expected)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     warmed()
     shared = Path("/dev/shm")  # noqa: S108  (mkdtemp makes a private folder below it)
     folder = Path(tempfile.mkdtemp(prefix="belay-crashes-", dir=shared if shared.is_dir() else None))
-    World.folder, World.ledger = folder, Ledger(folder / "ledger")
+    World.folder, World.ledger = folder, EffectLog(folder / "ledger")
     try:
         with databases(folder, given.drivers) as urls:
             tallies = {driver: enumerated(driver, url, given) for driver, url in urls.items()}

@@ -34,8 +34,8 @@ async def worked(scenario: Scenario, stores: Stores, run_id: str) -> str:
     client = World.client
     loop = asyncio.get_running_loop()
     until = loop.time() + DEADLINE
-    luck, faulty = FixedJitter(0.0), scenario.over(stores)
-    async with Worker(faulty, [scenario.flow], telemetry=False, background=False, jitter=luck) as worker:
+    rng, faulty = FixedJitter(0.0), scenario.over(stores)
+    async with Worker(faulty, [scenario.flow], telemetry=False, background=False, jitter=rng) as worker:
         while True:
             try:
                 await run_ready(worker)
@@ -60,7 +60,7 @@ async def victim(url: str, scenario: Scenario, run_id: str, at: int, planted: st
             scenario = replace(scenario, over=PLANTED[planted])
         World.client = Client(stores, telemetry=False)
         boundaries = Boundaries(at=at, strike=die)
-        with boundaries.watching(engines_of(stores)):
+        with boundaries.observing(engines_of(stores)):
             await World.client.start(scenario.flow, run_id=run_id)
             await worked(scenario, stores, run_id)
     return boundaries.names

@@ -11,8 +11,8 @@ from typing import Any
 from belay_core import Approved, Client, Context, current_step, step, workflow
 from belay_core.stores import Stores
 from belay_core.workflows.definition import Definition
+from belay_testing.crashes.effect_log import EffectLog
 from belay_testing.crashes.forked_process import die
-from belay_testing.crashes.ledger import Ledger
 from belay_testing.faults import Fault, FaultStores, FaultyStore, error_after
 
 BACKOFF = timedelta(milliseconds=1)
@@ -21,7 +21,7 @@ BACKOFF = timedelta(milliseconds=1)
 class World:
     """What the steps reach: set before a process is forked, or by the process itself."""
 
-    ledger: Ledger
+    ledger: EffectLog
     folder: Path
     client: Client
 

@@ -25,7 +25,7 @@ def start(name):
 
 async def test_each_statement_and_the_commit_are_met_before_and_after(stores):
     boundaries = Boundaries()
-    with boundaries.watching(engines_of(stores)):
+    with boundaries.observing(engines_of(stores)):
         await stores.runs.create(RunId("run-1"), "{}")
     met = [name.split(" (")[0] for name in boundaries.names]
     begin = ["before BEGIN IMMEDIATE", "after BEGIN IMMEDIATE"] if met[0] == "before BEGIN IMMEDIATE" else []
@@ -38,12 +38,12 @@ async def test_each_statement_and_the_commit_are_met_before_and_after(stores):
 
 async def test_a_process_that_is_gone_at_a_boundary_has_written_all_or_nothing(stores):
     counting = Boundaries()
-    with counting.watching(engines_of(stores)):
+    with counting.observing(engines_of(stores)):
         await stores.runs.start(start("undisturbed"))
     for at, name in enumerate(counting.names, start=1):
         faulty = FaultStores(stores)
         boundaries = Boundaries(at=at, strike=faulty.end)
-        with boundaries.watching(engines_of(stores)), pytest.raises(StoreError):
+        with boundaries.observing(engines_of(stores)), pytest.raises(StoreError):
             await faulty.stores.runs.start(start(f"run-{at}"))
         assert boundaries.names == counting.names[:at]
         written = await stores.runs.find(RunId(f"run-{at}"))
@@ -55,12 +55,12 @@ async def test_a_process_that_is_gone_at_a_boundary_has_written_all_or_nothing(s
 
 async def test_only_what_is_asked_for_is_counted(stores):
     boundaries = Boundaries(at=1, of=lambda: False)
-    with boundaries.watching(engines_of(stores)):
+    with boundaries.observing(engines_of(stores)):
         await stores.runs.start(start("run-1"))
     assert (boundaries.names, boundaries.gone) == ([], False)
 
 
-def test_a_child_is_told_apart_by_how_it_ended(tmp_path):
+def test_a_child_is_distinguished_by_how_it_ended(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run([sys.executable, str(program)], check=False, capture_output=True, text=True)

@@ -57,7 +57,7 @@ async def test_a_workflow_that_survives_is_reported(belay_crashes):
     assert report.outcome == "[1,2,3]"
 
 
-async def test_gates_are_answered_as_told(belay_crashes):
+async def test_gates_are_answered_as_requested(belay_crashes):
     @workflow("asking")
     async def asking(ctx: Context) -> str:
         clerk = await ctx.gate("clerk", subject=2)

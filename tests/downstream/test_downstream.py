@@ -74,7 +74,7 @@ def test_the_wheel_is_what_it_should_be(published: tuple[Path, Path]):
 
 
 @pytest.mark.parametrize(
-    ("lost", "added", "told"),
+    ("lost", "added", "reported"),
     [
         ("belay_testing/py.typed", None, ["not in the wheel: belay_testing/py.typed", "no types: belay_testing"]),
         (
@@ -92,7 +92,7 @@ def test_the_wheel_is_what_it_should_be(published: tuple[Path, Path]):
     ],
 )
 def test_a_wheel_that_is_not_is_found_out(
-    published: tuple[Path, Path], tmp_path: Path, lost: str | None, added: str | None, told: list[str]
+    published: tuple[Path, Path], tmp_path: Path, lost: str | None, added: str | None, reported: list[str]
 ):
     wheel, project = published
     other = tmp_path / wheel.name
@@ -103,11 +103,11 @@ def test_a_wheel_that_is_not_is_found_out(
         if added is not None:
             made.writestr(added, "Metadata-Version: 2.4\nName: belay-core\n")
     found = shortcomings(other, project)
-    for line in told:
+    for line in reported:
         assert any(each.startswith(line) for each in found), found
 
 
-def test_a_project_that_cannot_be_built_is_told(tmp_path: Path):
+def test_a_project_that_cannot_be_built_is_reported(tmp_path: Path):
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(AssertionError, match="cannot be built"):
         build(tmp_path, tmp_path, "wheel")

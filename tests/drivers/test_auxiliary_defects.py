@@ -35,7 +35,7 @@ CALLS = {
 GONE = ("belay_run_values", "belay_attempts", "belay_approvals", "belay_journal", "belay_runs", "belay_store")
 
 
-def told(error):
+def reported(error):
     """Everything a handler of this error could print, without looking into frames."""
     seen, link = [*traceback.format_exception(error)], error
     while link is not None:
@@ -55,7 +55,7 @@ async def test_a_defect_repeats_nothing_of_what_was_sent(belay_each_store, raw, 
     assert str(error) == f"persistence_failed: {name}: database operation failed"
     assert error.cause is not None
     assert isinstance(error.cause["cause"], DatabaseError)
-    assert CANARY not in told(error).replace(__file__, "")
+    assert CANARY not in reported(error).replace(__file__, "")
     assert "gone" not in str(error)
 
 

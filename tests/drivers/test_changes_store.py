@@ -121,7 +121,7 @@ async def test_a_writer_that_commits_late_is_waited_for(belay_postgres):
         assert await follower.read() == []
 
 
-async def test_a_run_whose_writers_overtook_each_other_is_told_at_its_latest(belay_postgres):
+async def test_a_run_whose_writers_overtook_each_other_is_reported_at_its_latest(belay_postgres):
     async with belay_postgres as stores:
         await own(stores, RunId("run"))
         follower = await follow(stores)
@@ -144,13 +144,13 @@ async def test_a_run_whose_writers_overtook_each_other_is_told_at_its_latest(bel
         assert await follower.read() == []
 
 
-async def test_damage_is_told_without_a_word_of_it(stores, raw, loosen):
+async def test_damage_is_reported_without_a_word_of_it(stores, raw, loosen):
     await own(stores, RunId("run"))
     await raw(stores, "UPDATE belay_runs SET cancel_acknowledgement = '{\"secret\":1}'")
     for call in (stores.changes.cancellation(RunId("run")), stores.changes.snapshot([RunId("run")])):
-        with pytest.raises(ChangesError, match=r"decode_failed.*belay_runs row") as told:
+        with pytest.raises(ChangesError, match=r"decode_failed.*belay_runs row") as reported:
             await call
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(reported.value)
     await loosen(stores, "belay_runs")
     await raw(stores, "UPDATE belay_runs SET cancel_acknowledgement = NULL, status = 'secret'")
     with pytest.raises(ChangesError, match="decode_failed"):

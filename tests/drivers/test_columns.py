@@ -108,22 +108,22 @@ async def test_a_value_of_another_kind_harms_no_neighbour(kit):
 
 async def test_the_server_reads_texts_as_it_reads_arrays(belay_postgres):
     """Random columns of texts in which marks are frequent: they are joined rightly, or not at all."""
-    luck = random.Random(17)  # noqa: S311  (the same each time)
+    rng = random.Random(17)  # noqa: S311  (the same each time)
     kinds = [TEXT, NUMBER, TEXT]
     both = [f"SELECT * FROM unnest({given(kinds, 1)}) WITH ORDINALITY" for given in (arrays_given, texts_given)]  # noqa: S608
     seen = {True: 0, False: 0}
     async with belay_postgres as stores:
         ask = stores.runs._parts.group_commit._channel.ask
         for _ in range(300):
-            alphabet = luck.choice(("ab", "ab,{}\"\\'", "a\x1f", "a\x1e", "é漢\U0001f9d7"))
-            rows = luck.randrange(1, 5)
+            alphabet = rng.choice(("ab", "ab,{}\"\\'", "a\x1f", "a\x1e", "é漢\U0001f9d7"))
+            rows = rng.randrange(1, 5)
             texts = [
-                [luck.choice((None, "".join(luck.choices(alphabet, k=luck.randrange(3))))) for _ in range(rows)]
+                [rng.choice((None, "".join(rng.choices(alphabet, k=rng.randrange(3))))) for _ in range(rows)]
                 for _ in range(2)
             ]
             columns: list[list[Any]] = [
                 texts[0],
-                [luck.choice((None, 0, -7, 2**63 - 1)) for _ in range(rows)],
+                [rng.choice((None, 0, -7, 2**63 - 1)) for _ in range(rows)],
                 texts[1],
             ]
             given = joined(kinds, columns)

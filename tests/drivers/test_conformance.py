@@ -12,12 +12,12 @@ from belay_drivers.postgres import open_postgres
 from belay_drivers.sql.schema import tables
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.conformance import (
-    EngineBesideConformance,
+    EngineAuxiliaryConformance,
     EngineConformance,
     Harness,
     ProcessConformance,
     SchemaConformance,
-    SharedBesideConformance,
+    SharedAuxiliaryConformance,
     StoreConformance,
 )
 from belay_testing.postgres_server import run_apart
@@ -73,7 +73,7 @@ async def empty(url):
         await connection.close()
 
 
-class TestMemory(StoreConformance, EngineConformance, EngineBesideConformance, SchemaConformance):
+class TestMemory(StoreConformance, EngineConformance, EngineAuxiliaryConformance, SchemaConformance):
     driver = "sqlite in memory"
 
     @pytest.fixture
@@ -85,10 +85,10 @@ class TestMemory(StoreConformance, EngineConformance, EngineBesideConformance, S
 class TestFile(
     StoreConformance,
     EngineConformance,
-    EngineBesideConformance,
+    EngineAuxiliaryConformance,
     SchemaConformance,
     ProcessConformance,
-    SharedBesideConformance,
+    SharedAuxiliaryConformance,
 ):
     driver = "sqlite in a file"
 
@@ -100,10 +100,10 @@ class TestFile(
 class TestPostgres(
     StoreConformance,
     EngineConformance,
-    EngineBesideConformance,
+    EngineAuxiliaryConformance,
     SchemaConformance,
     ProcessConformance,
-    SharedBesideConformance,
+    SharedAuxiliaryConformance,
 ):
     driver = "postgresql"
 
@@ -121,7 +121,7 @@ class TestDictionary(StoreConformance):
 
 
 @pytest.mark.thorough
-class TestObservedMemory(StoreConformance, EngineConformance, EngineBesideConformance):
+class TestObservedMemory(StoreConformance, EngineConformance, EngineAuxiliaryConformance):
     driver = "sqlite in memory, observed"
     most_histories = 2
 
@@ -131,7 +131,7 @@ class TestObservedMemory(StoreConformance, EngineConformance, EngineBesideConfor
 
 
 @pytest.mark.thorough
-class TestObservedPostgres(StoreConformance, EngineConformance, EngineBesideConformance):
+class TestObservedPostgres(StoreConformance, EngineConformance, EngineAuxiliaryConformance):
     driver = "postgresql, observed"
     most_histories = 2
 

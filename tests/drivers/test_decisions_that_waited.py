@@ -89,7 +89,7 @@ async def test_a_decision_that_waited_sees_what_it_waited_for(
 
 
 @pytest.mark.parametrize("gate", ["editor", 'an "odd" \\ name', "ünïcode \u2028 \t\n\x01\x7f", '{"gate":""}'])
-async def test_a_decision_is_noted_the_same_straight_and_in_steps(belay_postgres, make_kit, gate):
+async def test_a_decision_is_noted_the_same_directly_and_in_steps(belay_postgres, make_kit, gate):
     async with belay_postgres as stores:
         kit = make_kit(stores)
         noted = []

@@ -64,7 +64,7 @@ async def test_what_is_asked_for_is_done_in_order_in_one_thread_and_answered(thr
 
 
 @pytest.mark.parametrize("error", [KeyError, SystemError, asyncio.CancelledError, GeneratorExit])
-async def test_what_work_raises_is_raised_to_whoever_asked_and_the_thread_goes_on(thread, error):
+async def test_what_work_raises_is_raised_to_the_caller_and_the_thread_goes_on(thread, error):
     def broken():
         raise error
 
@@ -73,12 +73,12 @@ async def test_what_work_raises_is_raised_to_whoever_asked_and_the_thread_goes_o
     assert await thread.do(lambda: 1) == 1
 
 
-async def test_an_iterator_that_ends_in_the_thread_is_told_as_an_error(thread):
+async def test_an_iterator_that_ends_in_the_thread_is_reported_as_an_error(thread):
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(thread.do(lambda: next(iter(()))), 5)
 
 
-async def test_work_is_done_in_the_context_of_whoever_asked(thread):
+async def test_work_is_done_in_the_context_of_the_caller(thread):
     WHO.set("me")
     assert await thread.do(WHO.get) == "me"
 
@@ -118,7 +118,7 @@ async def test_the_end_comes_after_what_was_asked_for_and_nothing_after_it(threa
     assert (await first, done, alive()) == ("done", [True], [])
 
 
-async def test_the_end_comes_though_whoever_waits_for_it_is_cancelled(thread):
+async def test_the_end_comes_though_the_caller_that_waits_for_it_is_cancelled(thread):
     gate, done = Gate(), []
     first = asyncio.create_task(thread.do(gate.work))
     await gate.under_way()

@@ -91,8 +91,8 @@ class Trace:
         for target in {engines.write.sync_engine, engines.read.sync_engine}:
             event.listen(target, "before_cursor_execute", self._sent)
             event.listen(target, "begin", self._began, insert=True)
-        if engines.straight is not None:
-            event.listen(engines.straight, "before_cursor_execute", self._straight)
+        if engines.direct is not None:
+            event.listen(engines.direct, "before_cursor_execute", self._straight)
 
     def _began(self, connection):
         self._number[id(connection)] += 1

@@ -23,7 +23,7 @@ class Mirror:
 
     def __init__(self, stores, source):
         self.stores, self.source, self.position = stores, source, START
-        self.told: dict[RunId, RunChange] = {}
+        self.reported: dict[RunId, RunChange] = {}
 
     async def catch_up(self):
         while True:
@@ -32,9 +32,9 @@ class Mirror:
             for change in page.changes:
                 assert change.position > self.position
                 self.position = change.position
-                earlier = self.told.get(change.run_id)
+                earlier = self.reported.get(change.run_id)
                 assert earlier is None or change.entry > earlier.entry
-                self.told[change.run_id] = change
+                self.reported[change.run_id] = change
             if not page.has_more:
                 return
 
@@ -43,8 +43,8 @@ class Mirror:
         for sight in (await self.stores.changes.snapshot(IDS)).runs:
             assert isinstance(sight, DeletedRun | RunView)
             run_id = sight.run_id if isinstance(sight, DeletedRun) else sight.run.run_id
-            told = self.told.get(run_id)
-            if told is None or (told.deleted, told.entry) != (isinstance(sight, DeletedRun), sight.entry):
+            reported = self.reported.get(run_id)
+            if reported is None or (reported.deleted, reported.entry) != (isinstance(sight, DeletedRun), sight.entry):
                 return False
         return True
 

@@ -78,7 +78,7 @@ async def test_one_write_goes_at_once_and_alone(kit):
     assert flushes.plain == 2
 
 
-async def test_who_lost_a_lease_is_told_and_the_neighbours_are_not_harmed(kit, raw):
+async def test_an_owner_without_its_lease_gets_that_outcome_and_the_neighbours_are_not_harmed(kit, raw):
     leases = await owned(kit, 6)
     await together(*(kit.record(lease, kit.step()) for lease in leases))
     await raw(kit.stores, "UPDATE belay_runs SET epoch = epoch + 1 WHERE run_id = 'run-03'")
@@ -201,7 +201,7 @@ async def test_who_lost_a_lease_is_not_let_wait_and_the_neighbours_are(kit, raw,
     assert (await kit.run("run-02")).status is RunStatus.RUNNING
 
 
-async def test_who_has_unread_news_is_told_and_the_neighbours_are_parked(kit):
+async def test_an_owner_with_an_unread_signal_gets_that_outcome_and_the_neighbours_are_parked(kit):
     leases = await owned(kit, 3)
     await together(*(kit.ask(lease, approval=f"ap-{place}") for place, lease in enumerate(leases)))
     await together(kit.decide("ap-1"), kit.decide("ap-2"))
@@ -229,7 +229,7 @@ async def test_a_run_that_is_parked_to_be_ready_is_ready_at_the_earlier_of_two_m
     assert ready == [kit.now, kit.now - 9, kit.now + 9]
 
 
-async def test_a_wait_that_has_begun_before_is_told_as_the_same_or_another_beside_one_that_begins(kit):
+async def test_a_wait_that_has_begun_before_is_reported_as_the_same_or_another_beside_one_that_begins(kit):
     leases = await owned(kit, 4)
     await together(kit.ask(leases[0], approval="ap-0"), kit.ask(leases[1], approval="ap-1"), nap(kit, leases[2]))
     flushes = Flushes(kit.stores)
@@ -415,7 +415,7 @@ async def test_a_flush_is_bounded_in_rows_and_in_length(kit, monkeypatch):
     assert flushes.sizes[3:] == [1, 1, 1]
 
 
-async def test_an_unknown_run_in_a_flush_is_told_so(kit):
+async def test_an_unknown_run_in_a_flush_is_reported(kit):
     lease = await kit.own()
     nobody = Lease(RunId("nobody"), OwnerId("host-a", 7, "n"), 1)
     answers = await together(kit.record(nobody, kit.step()), kit.record(lease, kit.step()))

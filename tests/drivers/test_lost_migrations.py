@@ -31,7 +31,7 @@ async def ledger(proxy):
 
 
 @pytest.mark.parametrize("lose", ["request", "reply", "both"])
-async def test_what_a_call_applied_is_told_though_no_reply_came_to_its_commit(cut, lose):
+async def test_what_a_call_applied_is_reported_though_no_reply_came_to_its_commit(cut, lose):
     proxy, url = cut
     proxy.arm(lose, *COMMIT)
     assert await migrate_postgres(url) == ALL
@@ -42,7 +42,7 @@ async def test_what_a_call_applied_is_told_though_no_reply_came_to_its_commit(cu
     assert await migrate_postgres(url, [MORE]) == []
 
 
-async def test_what_others_applied_is_not_told_by_a_call_that_found_nothing_to_do(cut, monkeypatch):
+async def test_what_others_applied_is_not_reported_by_a_call_that_found_nothing_to_do(cut, monkeypatch):
     """At the same moment, too."""
     proxy, url = cut
     monkeypatch.setattr("belay_drivers.postgres.open.reading", lambda _clock: 1_700_000_000_000)

@@ -366,7 +366,7 @@ async def test_a_write_whose_backend_still_waits_is_counted_once(proxied, belay_
         assert seq == 3
 
 
-async def test_a_takeover_while_the_reply_is_lost_is_told_as_lost(proxied, belay_postgres, make_kit):
+async def test_a_takeover_while_the_reply_is_lost_is_reported_as_lost(proxied, belay_postgres, make_kit):
     proxy, stores = proxied
     kit = make_kit(stores)
     lease = await kit.own()
@@ -399,7 +399,7 @@ async def test_a_server_that_stays_away_is_an_error_and_the_next_call_works_when
 
 
 @pytest.mark.parametrize("lose", ["request", "reply", "both"])
-async def test_a_flush_whose_reply_is_lost_is_told_rightly_to_each_who_shared_it(lose, proxied, make_kit):
+async def test_a_flush_whose_reply_is_lost_gives_each_writer_the_right_outcome(lose, proxied, make_kit):
     proxy, stores = proxied
     kit = make_kit(stores)
     await asyncio.gather(*(kit.start(f"run-{number}") for number in range(5)))

@@ -1,4 +1,4 @@
-"""The ladder's rules: what a set may say, and what may be applied next."""
+"""The rules of the migration plan: what a set may contain, and what may be applied next."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -174,7 +174,7 @@ async def test_what_a_newer_release_added_is_borne(place, next_migration):
         assert await stores.runs.find(RunId("nobody")) is None
 
 
-async def test_what_a_newer_release_took_away_is_refused_by_whoever_still_needs_it(place, next_migration):
+async def test_what_a_newer_release_took_away_is_refused_by_code_that_still_needs_it(place, next_migration):
     await place.migrate()
     expanding, _ = next_migration.add("ALTER TABLE belay_runs ADD COLUMN extra TEXT;\n")
     next_migration.add("SELECT 1;\n", expanding + 1, f"contract_{expanding:04d}_drop_the_old")
@@ -412,7 +412,7 @@ async def test_postgres_never_gets_its_schema_silently(belay_postgres_server, be
     belay_postgres_server.drop_database(name)
 
 
-async def test_an_empty_file_gets_its_schema_from_whoever_opens_it_first(tmp_path):
+async def test_an_empty_file_gets_its_schema_from_the_first_to_open_it(tmp_path):
     path = tmp_path / "new.db"
 
     async def once():

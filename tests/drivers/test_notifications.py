@@ -14,9 +14,9 @@ import pytest
 from belay_core import Client, Context, Worker, step, workflow
 from belay_core.stores import Notifier
 from belay_drivers.postgres import open_postgres
-from belay_drivers.postgres.connections import address_of, held
+from belay_drivers.postgres.connections import address_of, dedicated_engine
 from belay_drivers.postgres.notifications import MOST_RUNS
-from belay_drivers.postgres.relay import FAREWELL, SPACING, PostgresRelay
+from belay_drivers.postgres.relay import CLOSING_TIMEOUT, SPACING, PostgresRelay
 
 POLL = 30.0
 SOON = 10.0
@@ -59,7 +59,7 @@ def answered():
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch, answered):
-    monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWERED", answered)
+    monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWER_TIMEOUT", answered)
 
 
 at_once = pytest.mark.parametrize("answered", [pytest.param(0.0, id="alone at once")])
@@ -99,7 +99,7 @@ class DriverOptions:
     def __init__(self, connection):
         self.connection = connection
         self.said = []
-        self.told = []
+        self.reported = []
         """What of it is about runs."""
         self.hears = asyncio.Event()
 
@@ -107,9 +107,9 @@ class DriverOptions:
         await self.connection.add_listener(await self.connection.fetchval(CHANNEL), self._heard)
 
     def _heard(self, _connection, _pid, _channel, payload):
-        self.said.append(told := json.loads(payload))
-        if told not in (QUESTION, ANSWER):
-            self.told.append(told)
+        self.said.append(reported := json.loads(payload))
+        if reported not in (QUESTION, ANSWER):
+            self.reported.append(reported)
             self.hears.set()
 
     async def says(self, number):
@@ -156,14 +156,14 @@ async def test_a_decision_elsewhere_wakes_a_run_that_is_parked(belay_postgres):
         assert await run.result() == "hello ada"
 
 
-async def test_what_was_told_to_nobody_is_looked_for_once_the_connection_listens(belay_postgres):
+async def test_what_was_not_sent_to_anyone_is_read_once_the_connection_listens(belay_postgres):
     async with two(belay_postgres) as (_, there):
         with there.notifier.listening() as ready, there.notifier.listening("run") as heard:
             await ready.wait()
             await heard.wait()
 
 
-async def test_behind_a_pooler_nobody_is_told_and_no_connection_is_opened(belay_postgres):
+async def test_behind_a_pooler_no_notification_is_sent_and_no_connection_is_opened(belay_postgres):
     async with two(belay_postgres, pooler="transaction") as (here, there), beside(belay_postgres) as other:
         await other.listen()
         with there.notifier.listening() as heard:
@@ -172,7 +172,7 @@ async def test_behind_a_pooler_nobody_is_told_and_no_connection_is_opened(belay_
             # What is told arrives in the order in which it was.
             await other.notify('{"ready":true,"runs":[]}')
             await other.hears.wait()
-            assert other.told == [{"ready": True, "runs": []}]
+            assert other.reported == [{"ready": True, "runs": []}]
             assert (heard.is_set(), there.notifier.hears_peers) == (False, False)
             assert await other.relays() == []
 
@@ -189,7 +189,7 @@ async def test_a_connection_that_was_lost_is_opened_again_and_everybody_looks(be
         await heard.wait()
 
 
-async def test_many_pokes_are_one_notification_and_no_two_follow_at_once(belay_postgres):
+async def test_many_calls_are_one_notification_and_no_two_follow_at_once(belay_postgres):
     async with open_postgres(belay_postgres.url) as stores, beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         loop = asyncio.get_running_loop()
@@ -197,15 +197,15 @@ async def test_many_pokes_are_one_notification_and_no_two_follow_at_once(belay_p
             for number in range(MOST_RUNS):
                 stores.notifier.notify(f"run-{number}", ready=number == 1)
             await other.hears.wait()
-            assert other.told == [{"ready": True, "runs": [f"run-{number}" for number in range(MOST_RUNS)]}]
+            assert other.reported == [{"ready": True, "runs": [f"run-{number}" for number in range(MOST_RUNS)]}]
             began = loop.time()
             pokes = 0
-            while len(other.told) < 6:
+            while len(other.reported) < 6:
                 stores.notifier.notify("again")
                 pokes += 1
                 await asyncio.sleep(0)
             assert loop.time() - began >= 4 * SPACING
-            assert pokes > 5 * len(other.told)
+            assert pokes > 5 * len(other.reported)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_of_runs_that_do_not_fit_is_said_that_any_may_have_changed(belay_p
                 here.notifier.notify(run_id)
             await heard.wait()
             await other.hears.wait()
-            assert other.told == [{"ready": False, "runs": None}]
+            assert other.reported == [{"ready": False, "runs": None}]
 
 
 async def test_what_cannot_be_read_is_about_anything_and_breaks_nothing(belay_postgres):
@@ -255,7 +255,7 @@ async def test_this_process_does_not_hear_itself(belay_postgres):
             assert not heard.is_set()
 
 
-async def test_what_is_poked_last_is_told_before_the_stores_are_closed(belay_postgres):
+async def test_what_is_notified_last_is_sent_before_the_stores_are_closed(belay_postgres):
     async with beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         async with open_postgres(belay_postgres.url) as stores:
@@ -286,7 +286,7 @@ async def test_who_is_alone_answers_a_newcomer_with_what_it_kept_and_then_each_t
         async with hearing(here) as heard:
             assert await other.says(1) == [QUESTION]
             await kept(here, "before")
-            monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWERED", LONG)
+            monkeypatch.setattr("belay_drivers.postgres.peer_presence.ANSWER_TIMEOUT", LONG)
             async with open_postgres(belay_postgres.url) as there, hearing(there) as heard_there:
                 assert await other.says(3) == [QUESTION, QUESTION, ANY]
                 here.notifier.notify("run", ready=True)
@@ -314,7 +314,7 @@ async def test_who_was_alone_makes_up_for_what_it_kept_when_it_was_lost_to_other
 
 @at_once
 async def test_who_hears_of_nobody_any_more_asks_again_and_is_alone(belay_postgres, monkeypatch):
-    monkeypatch.setattr("belay_drivers.postgres.peer_presence.BELIEVED", 0.0)
+    monkeypatch.setattr("belay_drivers.postgres.peer_presence.PEER_TIMEOUT", 0.0)
     async with beside(belay_postgres) as other, asyncio.timeout(SOON):
         await other.listen()
         async with open_postgres(belay_postgres.url) as stores, hearing(stores) as heard:
@@ -364,10 +364,10 @@ async def test_where_no_connection_can_be_had_nobody_hears_of_it_and_closing_wai
     parts = urlsplit(belay_postgres.url)
     nowhere = address_of(urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:1", query="")))
     notifier = Notifier()
-    relay = PostgresRelay(notifier, lambda: held(nowhere))
-    notifier.relay_by(relay)
+    relay = PostgresRelay(notifier, lambda: dedicated_engine(nowhere))
+    notifier.attach_relay(relay)
     with notifier.listening("run") as heard:
-        async with asyncio.timeout(FAREWELL):
+        async with asyncio.timeout(CLOSING_TIMEOUT):
             notifier.notify("other", ready=True)
             while not relay._failing:
                 await asyncio.sleep(0)

@@ -118,14 +118,14 @@ async def test_what_goes_wrong_in_the_block_goes_on(belay_each_store):
 
 
 @pytest.mark.parametrize("path", ["/nowhere/belay.db", "sqlite:////nowhere/belay.db"])
-async def test_a_file_that_cannot_be_opened_is_told_in_one_error(path):
+async def test_a_file_that_cannot_be_opened_is_reported_in_one_error(path):
     with pytest.raises(Exception, match="io") as failure:
         async with open_sqlite(path):
             pass
     assert "nowhere" not in str(failure.value)
 
 
-async def test_a_server_that_is_not_there_is_told_in_one_error_without_the_password():
+async def test_a_server_that_is_not_there_is_reported_in_one_error_without_the_password():
     with pytest.raises(Exception, match="io") as failure:
         async with open_postgres("postgresql://user:secret@127.0.0.1:1/db"):
             pass

@@ -3,7 +3,7 @@
 import asyncio
 
 from belay_core.stores.attempts import Recorded
-from belay_drivers.sql.stores.group_commit import AGAIN, PipelineTuner
+from belay_drivers.sql.stores.group_commit import TRY_AGAIN_AFTER, PipelineTuner
 from tests.drivers.test_group_commit import Flushes, owned, together
 
 WRITERS = 40
@@ -36,19 +36,19 @@ class Lane:
 def test_halves_are_kept_where_writers_work_for_most_of_a_flush():
     lane = Lane()
     assert lane.pace.in_halves
-    assert lane.until_whole(2.0, 1.2, most=5 * AGAIN) is None
+    assert lane.until_whole(2.0, 1.2, most=5 * TRY_AGAIN_AFTER) is None
 
 
 def test_where_commits_are_slow_and_writers_quick_all_go_together_and_halves_are_tried_again():
     lane = Lane()
-    soon = lane.until_whole(20.0, 2.0, most=AGAIN)
+    soon = lane.until_whole(20.0, 2.0, most=TRY_AGAIN_AFTER)
     assert soon is not None
-    assert soon < AGAIN / 8, "trying costs more than it may"
-    for _ in range(AGAIN):
+    assert soon < TRY_AGAIN_AFTER / 8, "trying costs more than it may"
+    for _ in range(TRY_AGAIN_AFTER):
         assert not lane.pace.in_halves
         lane.flush(20.0, 2.0)
     assert lane.pace.in_halves
-    assert lane.until_whole(2.0, 2.0, most=AGAIN) is None
+    assert lane.until_whole(2.0, 2.0, most=TRY_AGAIN_AFTER) is None
 
 
 def test_a_few_flushes_in_which_nobody_comes_back_change_nothing():
@@ -87,7 +87,7 @@ async def test_few_writers_share_their_flushes(kit):
     assert flushes.sizes == [15, 15, 15]
 
 
-async def test_who_is_cancelled_when_the_flush_has_ended_and_before_being_told_has_written(belay_postgres, make_kit):
+async def test_a_writer_that_is_cancelled_after_the_flush_and_before_its_outcome_has_written(belay_postgres, make_kit):
     async with belay_postgres as opened:
         kit = make_kit(opened)
         leases = await owned(kit, WRITERS)

@@ -28,7 +28,7 @@ async def holding_all(stores, stack):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_operation_that_finds_no_connection_is_told_so_after_its_tries(belay_postgres):
+async def test_an_operation_that_finds_no_connection_is_reported_after_its_tries(belay_postgres):
     async with belay_postgres as stores:
         await stores.runs.create(RUN, "{}")
         async with AsyncExitStack() as stack:

@@ -42,7 +42,7 @@ class Stubborn:
         database = database_of(stores)
         self._channel = stores.runs._parts.group_commit._channel
         self._transaction, database._transaction = database._transaction, self.transaction
-        self._straight, database._straight = database._straight, self.straight
+        self._straight, database._send_whole = database._send_whole, self.straight
 
     async def transaction(self, engine, body):
         def failing(tx):
@@ -172,7 +172,7 @@ async def test_opening_a_file_that_is_being_opened_waits_its_turn(tmp_path, monk
         assert await task is None
 
 
-def test_a_file_that_is_no_database_is_told_so_and_left_alone(tmp_path: Path):
+def test_a_file_that_is_no_database_is_reported_and_left_alone(tmp_path: Path):
     path = tmp_path / "letter.txt"
     text = "Dear Zoë, " * 200
     path.write_text(text)

@@ -6,7 +6,7 @@ from belay_core.stores.attempts import Recorded
 GROWN = ("belay_runs", "belay_run_values", "belay_attempts", "belay_approvals")
 
 
-async def test_what_is_sent_straight_goes_on_when_columns_are_added(kit, raw):
+async def test_what_is_sent_directly_goes_on_when_columns_are_added(kit, raw):
     first = await kit.own("before")
     await kit.record(first, kit.step())
     await kit.ask(first, "boss#1", "ap-1")

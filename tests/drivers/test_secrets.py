@@ -86,7 +86,7 @@ NOTHING = SimpleNamespace(stores=SimpleNamespace(runs=None, attempts=None))
 NAMES = sorted(calls(NOTHING, Lease(RunId("r"), OwnerId("h", 1, "n"), 1)))
 
 
-def told(error):
+def reported(error):
     """Everything a handler of this error could print, without looking into frames."""
     seen = [*traceback.format_exception(error)]
     link = error
@@ -102,7 +102,7 @@ def told(error):
 async def failing(call, caplog) -> Any:
     with caplog.at_level(logging.DEBUG), pytest.raises(BelayError) as failure:
         await call()
-    text = told(failure.value) + caplog.text
+    text = reported(failure.value) + caplog.text
     assert CANARY not in text
     for word in ("SELECT", "INSERT", "UPDATE", "belay_broken", "sqlalche.me", "sqlite3.", "DETAIL"):
         assert word not in text, word
@@ -110,7 +110,7 @@ async def failing(call, caplog) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_broken_schema_is_told_without_a_word_of_what_was_sent(kit, raw, caplog, name):
+async def test_a_broken_schema_is_reported_without_a_word_of_what_was_sent(kit, raw, caplog, name):
     lease = await kit.own()
     await raw(
         kit.stores,
@@ -163,11 +163,13 @@ async def test_a_text_only_the_engine_writes_is_not_repeated_either(kit, caplog)
 async def test_a_number_too_large_is_an_error_without_it(kit, caplog):
     lease = await kit.own()
     error = await failing(partial(kit.record, lease, step(recorded=2**63 + 987_654)), caplog)
-    assert str(2**63 + 987_654) not in told(error)
+    assert str(2**63 + 987_654) not in reported(error)
     assert await kit.attempts() == {}
 
 
-async def test_a_cut_connection_is_told_without_its_address_or_password(belay_postgres, make_kit, caplog, monkeypatch):
+async def test_a_cut_connection_is_reported_without_its_address_or_password(
+    belay_postgres, make_kit, caplog, monkeypatch
+):
     async with belay_postgres as stores:
         kit = make_kit(stores)
         lease = await kit.own()

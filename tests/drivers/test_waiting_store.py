@@ -17,12 +17,12 @@ def stores(kit):
     return kit.stores
 
 
-async def test_a_damaged_request_is_told_without_its_text(stores, raw):
+async def test_a_damaged_request_is_reported_without_its_text(stores, raw):
     await stores.runs.create(RUN, "{}")
     await stores.runs.claim_and_own(RUN, RunSnapshot(RunStatus.PENDING), A, int(stores.clock.now()))
     await stores.waiting.park(RUN, Wait("human", request=1), A)
     await raw(stores, "UPDATE belay_run_values SET waiting_request = '{secret'")
     for call in (stores.waiting.waiting(RUN), stores.waiting.waiting_runs(), stores.waiting.wake(RUN)):
-        with pytest.raises(WaitingStoreError, match=r"decode_failed.*belay_run_values row") as told:
+        with pytest.raises(WaitingStoreError, match=r"decode_failed.*belay_run_values row") as reported:
             await call
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(reported.value)

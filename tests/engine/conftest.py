@@ -37,15 +37,15 @@ class Bench:
         return Worker(stores, definitions, telemetry=False, background=False)
 
     async def until_dead(self, *definitions: Any, at: asyncio.Event) -> None:
-        """A worker drains until ``at`` is set, and is then gone; its leases are stale afterwards."""
+        """A worker executes runs until ``at`` is set, and is then gone; its leases are stale afterwards."""
         async with self.worker(*definitions) as worker:
-            draining = asyncio.create_task(run_ready(worker))
+            executing = asyncio.create_task(run_ready(worker))
             await at.wait()
             await vanish(worker)
-            await draining
+            await executing
         self.clock.advance(STALE)
 
-    async def drained(self, *definitions: Any) -> None:
+    async def execute_due(self, *definitions: Any) -> None:
         async with self.worker(*definitions) as worker:
             await run_ready(worker)
 

@@ -79,9 +79,9 @@ async def test_the_body_meets_the_same_end_of_a_wait_on_every_replay(bench, way)
         return met[-1]
 
     run = await bench.client.start(bounded)
-    await bench.drained(bounded)
+    await bench.execute_due(bounded)
     bench.clock.advance(5_000)
-    await bench.drained(bounded)
+    await bench.execute_due(bounded)
     [approval] = await bench.client.approvals(run)
     await bench.client.decide(approval, "approved")
     async with bench.worker(bounded) as worker:

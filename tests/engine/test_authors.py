@@ -39,7 +39,7 @@ async def test_whatever_a_step_raises_is_a_failed_step(bench, error, threaded):
         return "passed"
 
     run = await bench.client.start(escaping)
-    await bench.drained(escaping)
+    await bench.execute_due(escaping)
     # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
     assert await run.result() in {type(error).__name__, "RuntimeError"}
 
@@ -66,7 +66,7 @@ async def test_whatever_a_body_raises_fails_its_run_and_no_other(bench, error, w
         return "fine"
 
     run, another = await bench.client.start(flow), await bench.client.start(other)
-    await bench.drained(flow, other)
+    await bench.execute_due(flow, other)
     with pytest.raises(RunFailed):
         await run.result()
     assert await another.result() == "fine"
@@ -102,11 +102,9 @@ async def test_a_step_that_swallows_every_cancel_does_not_hold_up_a_leaving_work
         end.set()
 
 
-async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it_were_cancelled_there(
-    bench, monkeypatch
-):
+async def test_a_body_that_outlasts_its_run_is_cancelled_at_its_next_call(bench, monkeypatch):
     """An error in that place would be tried again at once by code that tries again whatever it is told."""
-    begun, go, told = asyncio.Event(), asyncio.Event(), asyncio.Queue()
+    begun, go, reported = asyncio.Event(), asyncio.Event(), asyncio.Queue()
     monkeypatch.setattr(unwind, "_ROUNDS", 1)
     monkeypatch.setattr(unwind, "_PATIENCE", 0.01)
 
@@ -119,19 +117,19 @@ async def test_a_body_that_outlasts_its_run_is_told_so_at_its_next_call_as_if_it
         try:
             await ctx.sleep(timedelta(days=1))
         except BaseException as error:
-            told.put_nowait(type(error))
+            reported.put_nowait(type(error))
             raise
 
     await bench.client.start(run_uncancelled)
     async with bench.worker(run_uncancelled) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         for handle in worker.dispatcher.handles():
             handle.lose()
-        await draining
+        await executing
         go.set()
         async with asyncio.timeout(5):
-            assert await told.get() is asyncio.CancelledError
+            assert await reported.get() is asyncio.CancelledError
 
 
 async def test_a_worker_leaves_in_time_though_a_body_that_has_ended_left_a_step_hanging(bench):
@@ -169,7 +167,7 @@ async def test_cleaning_up_that_takes_a_while_is_not_interrupted(bench):
             bench.effects.append("clean")
 
     await bench.client.start(tidy)
-    await bench.drained(tidy)
+    await bench.execute_due(tidy)
     assert bench.effects == ["clean"]
 
 
@@ -223,7 +221,7 @@ async def test_a_context_is_of_no_use_after_its_run_has_ended_or_in_another_thre
         return "swallowed"
 
     run = await bench.client.start(leaking)
-    await bench.drained(leaking)
+    await bench.execute_due(leaking)
     with pytest.raises(RunFailed, match="not by threads"):
         await run.result()
     over.set()
@@ -253,10 +251,10 @@ async def test_a_step_that_waits_for_a_thread_is_never_begun_once_its_run_is_los
 
     await bench.client.start(crowded)
     async with Worker(bench.stores, [crowded], background=False, threads=1) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await vanish(worker)
-        await draining
+        await executing
     go_on.set()
     await asyncio.sleep(0.02)
     assert bench.effects == []
@@ -277,7 +275,7 @@ async def test_a_wrapper_is_not_taken_for_the_function_it_wraps(bench):
         return f"{first}, {await ctx.step(wrapper)}"
 
     run = await bench.client.start(wrapping)
-    await bench.drained(wrapping)
+    await bench.execute_due(wrapping)
     assert await run.result() == "plain, wrapped plain"
 
 
@@ -305,7 +303,7 @@ async def test_what_cannot_be_a_branch_is_refused_by_name(bench, call, message):
             calls[0].close()
 
     run = await bench.client.start(mistaken)
-    await bench.drained(mistaken)
+    await bench.execute_due(mistaken)
     with pytest.raises(RunFailed, match=message):
         await run.result()
 
@@ -335,7 +333,7 @@ async def test_a_map_that_is_cancelled_cancels_the_branches_that_came_after_the_
 
     run = await bench.client.start(limited)
     async with asyncio.timeout(10):
-        await bench.drained(limited)
+        await bench.execute_due(limited)
     assert (await run.result(), sorted(cancelled)) == ("cancelled", [1, 2])
 
 
@@ -353,5 +351,5 @@ async def test_a_branch_that_cancels_itself_is_cancelled_whatever_it_gives(bench
         return "gave"
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "cancelled"

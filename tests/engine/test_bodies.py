@@ -28,7 +28,7 @@ async def test_a_step_that_cancels_its_own_task_and_returns_has_succeeded(bench)
         return f"{await ctx.step(careless)} {await ctx.step(careless)}"
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "done done"
     assert set(await bench.states(run)) == {"careless#1", "careless#2"}
 
@@ -56,7 +56,7 @@ async def test_a_cancellation_that_comes_after_the_step_has_ended_does_not_reach
         return await ctx.step(leaving)
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "done"
     assert await bench.states(run) == {"leaving#1": ["succeeded"]}
 
@@ -112,7 +112,7 @@ async def test_what_an_attempt_leaves_in_its_context_is_not_seen_by_the_next(ben
 
 @pytest.mark.parametrize("timeout", [None, timedelta(hours=1)])
 def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_workflow_nothing(timeout):
-    told = []
+    reported = []
 
     @step(timeout=timeout)
     async def interrupted() -> None:
@@ -123,7 +123,7 @@ def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_wo
         try:
             await ctx.step(interrupted)
         except (KeyboardInterrupt, StepFailed) as error:
-            told.append(error)
+            reported.append(error)
 
     async def main() -> None:
         async with open_stores("sqlite:///:memory:") as stores, Worker(stores, [flow], telemetry=False):
@@ -131,7 +131,7 @@ def test_a_step_that_raises_keyboard_interrupt_ends_the_process_and_tells_its_wo
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
-    assert told == []
+    assert reported == []
 
 
 async def test_a_condition_that_cancels_its_own_task_and_answers_is_heard(bench):
@@ -144,7 +144,7 @@ async def test_a_condition_that_cancels_its_own_task_and_answers_is_heard(bench)
         return type(await ctx.gate("boss", subject=1, when=needed)).__name__
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "NotNeeded"
 
 
@@ -187,7 +187,7 @@ async def test_timeouts_groups_and_swallowed_cancels_inside_a_step_stay_inside(b
         return await ctx.step(busy)
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == ["timeout", "group", "swallowed"]
     assert bench.effects == [0]
 
@@ -205,5 +205,5 @@ async def test_a_failing_step_with_a_stray_cancel_is_a_failed_step(bench):
             return failed.type
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "ValueError"

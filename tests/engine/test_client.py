@@ -42,11 +42,11 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
     again = await bench.client.start(greeting, Given("b", 9), idempotency_key="k")
     assert (first.created, again.created) == (True, False)
     assert again.run_id == first.run_id
-    await bench.drained(greeting)
+    await bench.execute_due(greeting)
     assert await again.result() == "aa"
 
 
-async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_looked_at(belay_clock):
+async def test_the_end_of_a_run_of_this_process_is_notified_and_an_earlier_one_is_read(belay_clock):
     # Where a relay connects meanwhile, everybody looks once more.
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
         seen = FaultStores(stores)
@@ -62,9 +62,9 @@ async def test_a_run_that_ends_here_is_told_and_one_that_was_there_before_is_loo
             later = await client.start(greeting, Given("b", 2))
             assert (await client.result(later.run_id), looks()) == ("bb", 2)
             run = await client.start(failing)
-            told, read = await failure_of(run), await failure_of(run)
+            reported, read = await failure_of(run), await failure_of(run)
             assert looks() == 3
-            assert (told.type, told.message) == (read.type, read.message) == ("ValueError", "broken")
+            assert (reported.type, reported.message) == (read.type, read.message) == ("ValueError", "broken")
 
 
 async def failure_of(run):
@@ -84,19 +84,19 @@ async def test_a_refused_argument_leaves_no_call_behind(bench):
     async def taking(what: object) -> None: ...
 
     run = await bench.client.start(refusing)
-    await bench.drained(refusing)
+    await bench.execute_due(refusing)
     assert await run.result() == 0
 
 
-async def test_a_told_end_stands_where_the_run_is_deleted_before_it_is_read(belay_clock):
+async def test_a_notified_end_counts_where_the_run_is_deleted_before_it_is_read(belay_clock):
     async with open_sqlite(":memory:", clock=belay_clock) as stores:
 
         class Deleted:
             async def find(self, run_id):
                 stores.notifier.notify(run_id, end=RunEnd(RunStatus.COMPLETED, "7"))
 
-        told = await ended(replace(stores, runs=Deleted()), RunId("run"))
-        assert told == RunEnd(RunStatus.COMPLETED, "7")
+        reported = await ended(replace(stores, runs=Deleted()), RunId("run"))
+        assert reported == RunEnd(RunStatus.COMPLETED, "7")
 
 
 async def test_twenty_starts_with_one_key_at_once_make_one_run(bench):
@@ -119,7 +119,7 @@ async def test_a_run_id_is_found_with_the_same_input_and_refused_with_another(be
         await bench.client.start(greeting, Given("a", 2), run_id="r-1")
     with pytest.raises(InvalidInput, match="run_id: belongs to a run with another"):
         await bench.client.start(other, run_id="r-1")
-    await bench.drained(greeting)
+    await bench.execute_due(greeting)
     assert await first.result() == "a"
 
 
@@ -166,10 +166,10 @@ async def test_a_run_starts_no_earlier_than_its_moment_and_the_higher_priority_f
     await bench.client.start(ordered, "late", run_at=later, priority=9)
     await bench.client.start(ordered, "low")
     await bench.client.start(ordered, "high", priority=5)
-    await bench.drained(ordered)
+    await bench.execute_due(ordered)
     assert order == ["high", "low"]
     bench.clock.advance(61_000)
-    await bench.drained(ordered)
+    await bench.execute_due(ordered)
     assert order == ["high", "low", "late"]
 
 
@@ -180,7 +180,7 @@ async def test_runs_are_listed_by_page_newest_first_without_payloads(bench):
     rest = await bench.client.list(before=page[-1].run_id)
     assert [run.run_id for run in rest] == [runs[2].run_id, runs[1].run_id, runs[0].run_id]
     assert not hasattr(page[0], "input")
-    await bench.drained(greeting)
+    await bench.execute_due(greeting)
     assert len(await bench.client.list(status=RunStatus.COMPLETED, workflow="greeting")) == 5
     assert await bench.client.list(workflow="other") == ()
 
@@ -206,7 +206,7 @@ async def test_a_result_by_id_is_plain_json_or_what_of_says(bench):
         return Given("a", 1)
 
     run = await bench.client.start(making)
-    await bench.drained(making)
+    await bench.execute_due(making)
     assert await bench.client.result(run.run_id) == {"name": "a", "count": 1}
     assert await bench.client.result(run.run_id, of=Given) == Given("a", 1)
     assert await bench.client.result(run) == Given("a", 1)
@@ -214,7 +214,7 @@ async def test_a_result_by_id_is_plain_json_or_what_of_says(bench):
 
 async def test_a_pending_run_nobody_takes_is_explained(bench):
     run = await bench.client.start(other)
-    await bench.drained(greeting)
+    await bench.execute_due(greeting)
     explained = await bench.client.explain(run)
     assert explained.state == "pending"
     assert "no worker that knows the workflow other" in explained.because
@@ -265,12 +265,12 @@ async def test_a_running_run_says_who_has_it_and_when_that_was_last_heard_of(ben
     run = await bench.client.start(hanging)
     began = utc_text(reading(bench.clock))
     async with bench.worker(hanging) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(timedelta(seconds=20))
         explained = await bench.client.explain(run)
         await vanish(worker)
-        await draining
+        await executing
     assert explained.because.startswith("process ")
     assert explained.because.endswith(f" works on it, and was last heard of at {began}")
 
@@ -315,7 +315,7 @@ async def test_what_an_approver_or_an_operator_says_is_admitted_by_name_and_chan
         await ctx.gate("boss", subject=1)
 
     run = await bench.client.start(asking)
-    await bench.drained(asking)
+    await bench.execute_due(asking)
     (asked,) = await bench.client.approvals(run)
     with pytest.raises(InvalidInput) as found:
         await ask(bench.client, asked)

@@ -192,9 +192,9 @@ def test_what_a_constructor_hides_is_not_lost_silently():
 
 
 def test_a_set_reads_back_equal_in_whatever_order_it_was_filled():
-    luck, codec = random.Random(1), codec_for(set[str])  # noqa: S311  (the same numbers each time)
+    rng, codec = random.Random(1), codec_for(set[str])  # noqa: S311  (the same numbers each time)
     for _ in range(500):
-        given = {str(luck.random()) for _ in range(luck.randint(2, 12))}
+        given = {str(rng.random()) for _ in range(rng.randint(2, 12))}
         assert codec.round_trip(given)[1] == given
 
 
@@ -252,7 +252,7 @@ async def test_a_result_type_that_cannot_be_kept_is_refused_before_the_step_acts
         await ctx.step(returning(annotation))
 
     run = await bench.client.start(paying)
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     with pytest.raises(RunFailed, match="DefinitionError"):
         await run.result()
 
@@ -337,5 +337,5 @@ async def test_a_value_that_cannot_be_looked_at_does_not_harm_the_worker(bench, 
         await ctx.step(step(idempotent=True)(give))
 
     run = await bench.client.start(hostile)
-    await bench.drained(hostile)
+    await bench.execute_due(hostile)
     assert (await bench.client.get(run)).status in {"completed", "failed"}

@@ -60,7 +60,7 @@ class Refund(Workflow[int, str]):
 async def test_below_the_limit_nobody_is_asked(bench):
     bank = Bank()
     run = await bench.client.start(Refund(bank), 7)
-    await bench.drained(Refund(bank))
+    await bench.execute_due(Refund(bank))
     assert await run.result() == "paid 700"
     assert bank.paid == [(700, f"{run.run_id}/payment#1")]
     assert (await bench.states(run))["manager#1"] == ["skipped"]
@@ -121,7 +121,7 @@ async def test_steps_are_inherited_and_one_declared_again_keeps_its_place(bench)
             return "derived"
 
     run = await bench.client.start(Derived, "x")
-    await bench.drained(Derived)
+    await bench.execute_due(Derived)
     assert await run.result() == "derived x"
 
 
@@ -144,7 +144,7 @@ async def test_the_step_that_was_running_is_the_only_one_executed_again(bench):
 
     run = await bench.client.start(Chain)
     await bench.until_dead(Chain, at=stuck)
-    await bench.drained(Chain)
+    await bench.execute_due(Chain)
     assert await run.result() == "12"
     assert bench.counted() == {"one": 1, "two": 2}
 

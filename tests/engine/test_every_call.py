@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from belay_core import Approved, Context, current_step, step, workflow
-from belay_testing.crashes.trial import Case, Trial, held_against
+from belay_testing.crashes.trial import Case, Trial, violations
 from belay_testing.faults import FaultStores, error_after, error_before, late, meanwhile
 
 TAKEN = {"memory": 4, "file": 1, "postgres": 1}
@@ -154,7 +154,7 @@ async def test_a_call_that_fails_is_made_up_for(bench, flow, name, request):
             # The reply to an acquisition was lost: nobody works on the run until its lease is stale.
             await trial.left()
             end = await trial.finished()
-        assert list(held_against(trial, end, usual)) == [], f"{name} {place}"
+        assert list(violations(trial, end, usual)) == [], f"{name} {place}"
         assert end.state == "completed"
 
 
@@ -196,4 +196,4 @@ async def test_somebody_who_comes_between_two_calls_is_heard_and_doubles_nothing
             assert action is cancelling, place
             assert max(end.seen.executed.values(), default=1) == 1, place
         else:
-            assert list(held_against(trial, end, usual)) == [], f"{action.__name__} {place}"
+            assert list(violations(trial, end, usual)) == [], f"{action.__name__} {place}"

@@ -19,7 +19,7 @@ async def look(name: str) -> str:
 
 
 @pytest.mark.parametrize("turns", [0, 10, 20, 50])
-async def test_a_replay_takes_the_branch_of_the_first_play(bench, turns):
+async def test_a_replay_takes_the_branch_of_the_first_execution(bench, turns):
     a_is_first, chosen = asyncio.Event(), []
 
     @step(idempotent=True)
@@ -46,10 +46,10 @@ async def test_a_replay_takes_the_branch_of_the_first_play(bench, turns):
         return chosen[-1]
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)  # the first play, to the gate
+    await bench.execute_due(flow)  # the first execution, up to the gate
     for approval in await bench.client.approvals(run):
         await bench.client.decide(approval, "approved")
-    await bench.drained(flow)  # the replay
+    await bench.execute_due(flow)  # the replay
     paid = sorted(each.step for each in await bench.attempts(run) if each.step.startswith("pay"))
     assert (chosen, paid) == (["a", "a"], ["pay_a"])
 
@@ -79,10 +79,10 @@ async def test_an_order_kept_in_memory_alone_is_reproduced_or_stops_the_run(benc
         return order[0]
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     for approval in await bench.client.approvals(run):
         await bench.client.decide(approval, "approved")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     paid = sorted(each.step for each in await bench.attempts(run) if each.step.startswith("pay"))
     state = (await bench.client.explain(run)).state
     assert paid == ["pay_a"]
@@ -90,7 +90,10 @@ async def test_an_order_kept_in_memory_alone_is_reproduced_or_stops_the_run(benc
 
 
 async def test_a_foreign_wait_that_is_quicker_on_the_replay_takes_no_other_branch_unseen(bench):
-    waits = [20_000, 0]  # turns of the foreign wait on the first play, and on the replay: no author can promise them
+    waits = [
+        20_000,
+        0,
+    ]  # turns of the foreign wait in the first execution, and in the replay: no author can promise them
     b_may_go = asyncio.Event()
 
     @step(idempotent=True)
@@ -119,10 +122,10 @@ async def test_a_foreign_wait_that_is_quicker_on_the_replay_takes_no_other_branc
         return first
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     for approval in await bench.client.approvals(run):
         await bench.client.decide(approval, "approved")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     paid = sorted(each.step for each in await bench.attempts(run) if each.step.startswith("pay"))
     state = (await bench.client.explain(run)).state
     assert len(paid) == 1
@@ -262,13 +265,13 @@ async def test_a_worker_that_replays_takes_the_branch_of_the_one_before(tmp_path
 # ---------------------------------------------------------------- random bodies, killed at random calls
 
 
-def random_body(luck):
+def random_body(rng):
     """Three lines of two steps each, with waits of their own in between; the first line to end chooses what is done."""
-    waits = [[luck.choice([0, 0, 3, 30, 300]) for _ in range(3)] for _ in range(3)]
+    waits = [[rng.choice([0, 0, 3, 30, 300]) for _ in range(3)] for _ in range(3)]
 
     @step(idempotent=True)
     async def look(name: str) -> str:
-        for _ in range(luck.randrange(20)):
+        for _ in range(rng.randrange(20)):
             await asyncio.sleep(0)
         return name
 
@@ -303,25 +306,25 @@ def random_body(luck):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_run_killed_at_random_takes_no_other_branch_unseen(belay_stores, belay_clock, seed):
-    luck = random.Random(seed)  # noqa: S311
-    flow = random_body(luck)
+    rng = random.Random(seed)  # noqa: S311
+    flow = random_body(rng)
     async with belay_stores as stores:
         client = Client(stores, approver="ada", telemetry=False)
         run = await client.start(flow)
-        for _ in range(luck.randrange(1, 4)):
-            fault = luck.choice([kill_before, kill_after])()
-            faulty = FaultStores(stores, at=luck.randrange(2, 14), fault=fault)
+        for _ in range(rng.randrange(1, 4)):
+            fault = rng.choice([kill_before, kill_after])()
+            faulty = FaultStores(stores, at=rng.randrange(2, 14), fault=fault)
             async with AsyncExitStack() as stack:
                 worker = await stack.enter_async_context(
                     Worker(faulty.stores, [flow], telemetry=False, background=False)
                 )
-                draining = asyncio.create_task(run_ready(worker))
-                while not draining.done() and not faulty.gone:
+                executing = asyncio.create_task(run_ready(worker))
+                while not executing.done() and not faulty.gone:
                     await asyncio.sleep(0)
                 if faulty.gone:
                     await vanish(worker)
-                await asyncio.wait([draining])
-                draining.exception()
+                await asyncio.wait([executing])
+                executing.exception()
             belay_clock.advance(30_001)
         async with Worker(stores, [flow], telemetry=False, background=False) as worker:
             await run_ready(worker)

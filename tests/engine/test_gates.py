@@ -50,7 +50,7 @@ def answering(bench, **rules):
 async def test_an_approval_lets_the_run_go_on_with_what_was_shown(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     explained = await bench.client.explain(run)
     assert explained.state == "approval"
     (approval,) = await bench.client.approvals(run)
@@ -64,7 +64,7 @@ async def test_an_approval_lets_the_run_go_on_with_what_was_shown(bench):
 async def test_an_edited_approval_goes_on_with_what_the_approver_wrote(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     async with bench.worker(paying) as worker:
         await decide(worker, run, by="alice", edited=Payment("bob", 50))
     assert await run.result() == "bob 50 alice True"
@@ -73,7 +73,7 @@ async def test_an_edited_approval_goes_on_with_what_the_approver_wrote(bench):
 async def test_a_rejection_is_an_answer_with_a_name_and_a_reason(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     async with bench.worker(paying) as worker:
         await decide(worker, run, decision="rejected", by="alice", reason="too much")
     assert await run.result() == "rejected by alice: too much"
@@ -82,14 +82,14 @@ async def test_a_rejection_is_an_answer_with_a_name_and_a_reason(bench):
 async def test_a_gate_lapses_at_its_moment_and_not_before(bench):
     paying = answering(bench, lapse_after=timedelta(hours=1))
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     bench.clock.advance(timedelta(hours=1) - timedelta(milliseconds=1))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     assert (await bench.client.get(run)).status == "suspended"
     bench.clock.advance(1)
     (approval,) = await bench.client.approvals(run)
     assert await bench.client.decide(approval, "approved") == TooLate()
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     assert await run.result() == "lapsed"
 
 
@@ -116,7 +116,7 @@ async def test_a_condition_that_says_no_asks_nobody_and_is_never_judged_again(be
 
     run = await bench.client.start(conditional, Payment("bob", 1))
     await bench.until_dead(conditional, at=stuck)
-    await bench.drained(conditional)
+    await bench.execute_due(conditional)
     assert await run.result() == 1
     assert judged == [1]
     assert (await bench.states(run))["manager#1"] == ["skipped"]
@@ -128,16 +128,16 @@ async def test_a_condition_that_raises_fails_the_gate_and_asks_nobody(bench):
 
     paying = answering(bench, when=broken)
     run = await bench.client.start(paying, Payment("bob", 1))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     with pytest.raises(RunFailed, match="LookupError: no limit"):
         await run.result()
     assert await bench.client.approvals(run) == ()
 
 
-async def test_of_many_decisions_one_counts_and_the_others_are_told_which(bench):
+async def test_of_many_decisions_one_counts_and_the_others_get_that_one(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     (approval,) = await bench.client.approvals(run)
     verdicts = itertools.cycle(["approved", "rejected"])
     answers = await asyncio.gather(
@@ -153,7 +153,7 @@ async def test_of_many_decisions_one_counts_and_the_others_are_told_which(bench)
 async def test_a_decision_on_something_else_than_was_shown_does_not_count(bench):
     paying = answering(bench)
     run = await bench.client.start(paying, Payment("bob", 100))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     assert await bench.client.approve(run, digest="0" * 64) == SubjectChanged()
     assert len(await bench.client.approvals(run)) == 1
 
@@ -230,7 +230,7 @@ async def test_a_gate_its_author_gives_up_can_no_longer_be_approved(bench):
 
     bench.asked = ()
     run = await bench.client.start(impatient)
-    await bench.drained(impatient)
+    await bench.execute_due(impatient)
     assert await run.result() == "gave up"
     (approval,) = bench.asked
     assert await bench.client.decide(approval, "approved") == TooLate()
@@ -259,7 +259,7 @@ async def test_a_crash_at_the_gate_leaves_one_question(bench):
     for _ in range(2):
         stuck.clear()
         await bench.until_dead(asking, at=stuck)
-    await bench.drained(asking)
+    await bench.execute_due(asking)
     assert len(await bench.client.approvals(run)) == 1
     async with bench.worker(asking) as worker:
         await decide(worker, run)
@@ -273,6 +273,6 @@ async def test_a_crash_at_the_gate_leaves_one_question(bench):
 async def test_a_gate_with_a_bad_rule_fails_the_run_by_name(bench, rules, parameter):
     paying = answering(bench, **rules)
     run = await bench.client.start(paying, Payment("bob", 1))
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     with pytest.raises(RunFailed, match=f"{parameter}: must be a positive timedelta"):
         await run.result()

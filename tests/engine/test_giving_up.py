@@ -13,7 +13,7 @@ from belay_testing.faults import Fault, FaultStores
 GONE = asyncio.CancelledError
 
 
-async def told(task):
+async def reported(task):
     """What an author hears of a task."""
     try:
         return await task
@@ -55,7 +55,7 @@ async def test_a_call_given_up_just_as_its_end_is_recorded_stays_given_up(bench,
     async def hasty(ctx: Context) -> list[str]:
         nonlocal task
         task = asyncio.create_task(called(ctx))
-        heard.append(await told(task))
+        heard.append(await reported(task))
         await ctx.gate("end", subject=1)
         return heard
 
@@ -124,7 +124,7 @@ async def test_a_gate_given_up_twice_in_a_row_is_withdrawn_all_the_same(bench):
         for _ in range(4):
             task.cancel()
             await asyncio.sleep(0)
-        heard = await told(task)
+        heard = await reported(task)
         await ctx.gate("end", subject=1)
         return heard
 
@@ -143,10 +143,10 @@ async def test_a_step_given_up_before_its_body_began_never_begins(bench):
         task = asyncio.create_task(ctx.step(pay))
         await asyncio.sleep(0)
         task.cancel()
-        return await told(task)
+        return await reported(task)
 
     run = await bench.client.start(early)
-    await bench.drained(early)
+    await bench.execute_due(early)
     assert await run.result() == "cancelled"
     assert bench.effects == []
 
@@ -169,10 +169,10 @@ async def test_a_step_that_ends_although_its_time_was_up_has_ended(bench):
 
     run = await bench.client.start(late)
     async with bench.worker(late) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(1_000)
-        await draining
+        await executing
     assert await run.result() == "paid"
 
 
@@ -198,13 +198,13 @@ async def test_an_orphan_its_author_gives_up_goes_to_review_and_never_silently_o
         await stuck.wait()
         await ctx.branch("side").step(after_a_while)
         task.cancel()
-        await told(task)
+        await reported(task)
         return "went on"
 
     run = await bench.client.start(impatient)
     await bench.until_dead(impatient, at=stuck)
     answered.set()
-    await bench.drained(impatient)
+    await bench.execute_due(impatient)
     assert (await bench.client.explain(run)).state == "needs_review"
     assert bench.effects == ["pay"]
 
@@ -229,5 +229,5 @@ async def test_a_body_that_fails_beside_an_orphan_goes_to_review(bench):
     run = await bench.client.start(failing)
     await bench.until_dead(failing, at=stuck)
     bench.effects.append("fail now")
-    await bench.drained(failing)
+    await bench.execute_due(failing)
     assert (await bench.client.explain(run)).state == "needs_review"

@@ -14,11 +14,11 @@ STALE = 30_001
 
 async def with_time(bench, worker):
     """Drain, moving the clock whenever somebody waits for it."""
-    draining = asyncio.create_task(run_ready(worker))
-    while not draining.done():
+    executing = asyncio.create_task(run_ready(worker))
+    while not executing.done():
         await asyncio.sleep(0.001)
         bench.clock.advance(bench.clock.next_due() or 0)
-    await draining
+    await executing
 
 
 async def test_a_run_whose_history_cannot_be_read_for_a_while_does_not_go_to_review(bench):
@@ -63,13 +63,13 @@ async def test_answers_keep_their_order_where_one_of_the_writes_has_to_be_repeat
     fault = Fault("first record", before=True, strike=fail_while_the_other_ends)
     store = FaultStores(bench.stores, of="record", at=1, fault=fault)
     async with bench.worker_over(store, race) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         doors["a"].set()
         while not stuck.is_set():
             await asyncio.sleep(0.001)
             bench.clock.advance(min(bench.clock.next_due() or 0, 100))
         await vanish(worker)
-        await draining
+        await executing
     bench.clock.advance(STALE)
     stuck.clear()
     await bench.until_dead(race, at=stuck)
@@ -105,7 +105,7 @@ async def test_a_worker_whose_leases_nobody_keeps_breaks_off_and_says_so(bench, 
     assert "the worker broke off" in caplog.text
     assert worker.dispatcher.in_hand == 0
     bench.clock.advance(STALE)
-    await bench.drained(kept)
+    await bench.execute_due(kept)
     assert await run.result() == "slow"
 
 
@@ -135,7 +135,7 @@ async def test_a_middleware_that_raises_ends_one_stretch_of_work_and_no_worker(b
         await run_ready(worker)
     assert "a run broke off" in caplog.text
     bench.clock.advance(STALE)
-    await bench.drained(watched)
+    await bench.execute_due(watched)
     assert await run.result() == "done"
 
 

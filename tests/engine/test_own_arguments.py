@@ -24,10 +24,10 @@ async def spoil(order: Order) -> int:
 
 async def replayed(bench, flow, *given):
     run = await bench.client.start(flow, *given)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     for approval in await bench.client.approvals(run):
         await bench.client.decide(approval, "approved")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     return await run.result()
 
 
@@ -64,7 +64,7 @@ async def test_a_step_is_given_what_was_there_when_it_was_called(bench):
         return await call
 
     run = await bench.client.start(changing)
-    await bench.drained(changing)
+    await bench.execute_due(changing)
     assert await run.result() == 1
 
 

@@ -47,7 +47,7 @@ async def test_an_idempotent_step_whose_owner_died_is_executed_again(bench):
     flow = paying(bench, idempotent=True, stuck=stuck)
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stuck)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "paid"
     assert bench.counted() == {"before": 1, "pay": 2, "after": 1}
 
@@ -58,7 +58,7 @@ async def test_a_step_that_is_not_idempotent_goes_to_review_when_its_owner_dies(
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stuck)
     for _ in range(3):
-        await bench.drained(flow)
+        await bench.execute_due(flow)
     explained = await bench.client.explain(run)
     assert explained.state == "needs_review"
     assert any("--happened" in way for way in explained.ways_out)
@@ -71,9 +71,9 @@ async def test_it_happened_goes_on_with_the_operators_result(bench):
     flow = paying(bench, idempotent=False, stuck=stuck)
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stuck)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     await bench.client.resolve(run, bench.client.happened("receipt 7"), step_key="pay#1", by="bob")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "receipt 7"
     assert bench.counted() == {"before": 1, "pay": 1, "after": 1}
     orphan = next(each for each in await bench.attempts(run) if each.step == "pay")
@@ -86,9 +86,9 @@ async def test_it_did_not_happen_executes_the_step_once_more(bench):
     flow = paying(bench, idempotent=False, stuck=stuck)
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stuck)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     await bench.client.resolve(run, Retry(), step_key="pay#1")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "paid"
     assert (await bench.states(run))["pay#1"] == ["orphaned", "succeeded"]
 
@@ -98,7 +98,7 @@ async def test_giving_up_fails_the_run(bench):
     flow = paying(bench, idempotent=False, stuck=stuck)
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stuck)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     await bench.client.resolve(run, GiveUp())
     with pytest.raises(RunFailed, match="GivenUp"):
         await run.result()
@@ -116,10 +116,10 @@ async def test_an_orphan_that_is_never_reached_again_keeps_the_run_from_completi
     async def shorter(ctx: Context) -> str:
         return "nothing to pay"
 
-    await bench.drained(shorter)
+    await bench.execute_due(shorter)
     assert (await bench.client.explain(run)).state == "needs_review"
     await bench.client.resolve(run, bench.client.happened("paid"), step_key="pay#1")
-    await bench.drained(shorter)
+    await bench.execute_due(shorter)
     assert await run.result() == "nothing to pay"
 
 
@@ -145,7 +145,7 @@ async def test_siblings_of_an_orphan_go_on(bench):
     run = await bench.client.start(siblings)
     await bench.until_dead(siblings, at=stuck)
     sent.set()
-    await bench.drained(siblings)
+    await bench.execute_due(siblings)
     assert bench.effects == ["sent"]
     assert (await bench.client.explain(run)).state == "needs_review"
 
@@ -174,18 +174,18 @@ async def test_a_word_on_an_earlier_orphan_does_not_count_for_a_later_one(bench)
 
     run = await bench.client.start(twice)
     await bench.until_dead(twice, at=stuck)
-    await bench.drained(twice)
+    await bench.execute_due(twice)
     await bench.client.resolve(run, Retry(), step_key="gather#1[0]/pay#1")
     stuck.clear()
     await bench.until_dead(twice, at=stuck)
     async with bench.worker(twice) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await bench.client.approve(run, "boss")
         while (await bench.states(run))["gather#1[1]/boss#1"] != ["succeeded"]:
             await asyncio.sleep(0.001)
         hold.set()
-        await draining
+        await executing
     assert bench.effects == ["pay", "pay"]
     assert (await bench.client.explain(run)).state == "needs_review"
 
@@ -217,15 +217,15 @@ async def test_a_run_whose_owner_died_is_untouched_while_its_heartbeat_is_fresh(
     flow = paying(bench, idempotent=True, stuck=stuck)
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await stuck.wait()
         await vanish(worker)
-        await draining
+        await executing
     bench.clock.advance(30_000)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert (await bench.client.get(run)).status == "running"
     bench.clock.advance(1)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "paid"
 
 
@@ -248,12 +248,12 @@ async def test_what_a_zombie_writes_is_refused(bench):
 
     run = await bench.client.start(zombie)
     async with bench.worker(zombie) as first:
-        draining = asyncio.create_task(run_ready(first))
+        executing = asyncio.create_task(run_ready(first))
         await stuck.wait()
         bench.clock.advance(30_001)
-        await bench.drained(zombie)
+        await bench.execute_due(zombie)
         go_on.set()
-        await draining
+        await executing
     assert await run.result() == "from its successor"
     assert (await bench.client.get(run)).epoch == 2
 
@@ -275,7 +275,7 @@ async def test_a_run_that_kills_its_owners_goes_to_review_after_five(bench):
     for _ in range(5):
         stuck.clear()
         await bench.until_dead(poison, at=stuck)
-    await bench.drained(poison)
+    await bench.execute_due(poison)
     explained = await bench.client.explain(run)
     assert (explained.state, len(bench.effects)) == ("needs_review", 5)
     assert "poison" in explained.because
@@ -296,7 +296,7 @@ async def test_cancelling_a_pending_run_never_runs_its_body(bench):
     assert isinstance(first, CancelRequested)
     bench.clock.advance(5)
     assert await bench.client.cancel(run) == AlreadyRequested(first.requested_at_ms)
-    await bench.drained(never)
+    await bench.execute_due(never)
     with pytest.raises(RunCancelled):
         await run.result()
     assert bench.effects == []
@@ -311,9 +311,9 @@ async def test_cancelling_a_run_at_a_gate_withdraws_the_question(bench):
         await ctx.gate("stop", subject=1)
 
     run = await bench.client.start(asking)
-    await bench.drained(asking)
+    await bench.execute_due(asking)
     await bench.client.cancel(run)
-    await bench.drained(asking)
+    await bench.execute_due(asking)
     with pytest.raises(RunCancelled):
         await run.result()
     assert await bench.client.approvals(run) == ()
@@ -325,13 +325,13 @@ async def test_a_cancel_request_survives_the_owner_it_was_made_to(bench):
     flow = paying(bench, idempotent=True, stuck=stuck)
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await stuck.wait()
         await vanish(worker)
-        await draining
+        await executing
     await bench.client.cancel(run)
     bench.clock.advance(30_001)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     with pytest.raises(RunCancelled):
         await run.result()
     assert bench.counted() == {"before": 1, "pay": 1}
@@ -356,13 +356,13 @@ async def test_a_running_run_is_cancelled_once_what_cannot_be_cut_has_ended(benc
 
     run = await bench.client.start(both)
     async with bench.worker(both) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         await bench.client.cancel(run)
         await worker.dispatcher.keeper.renew()
         assert (await bench.client.get(run)).status == "running"
         end.set()
-        await draining
+        await executing
     with pytest.raises(RunCancelled):
         await run.result()
     assert bench.effects == ["paid"]
@@ -380,7 +380,7 @@ async def test_a_cancel_during_the_last_step_is_never_a_silent_success(bench):
         return "done"
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     with pytest.raises(RunCancelled):
         await run.result()
 
@@ -400,14 +400,14 @@ async def test_a_lease_that_is_not_confirmed_in_time_is_let_go_and_nothing_more_
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(18_999)
         assert worker.dispatcher.keeper.release_lapsed() == 1
         assert worker.dispatcher.in_hand == 1
         bench.clock.advance(1)
         worker.dispatcher.keeper.release_lapsed()
-        await draining
+        await executing
         assert worker.dispatcher.in_hand == 0
     assert (await bench.client.get(run)).status == "running"
 
@@ -427,7 +427,7 @@ async def test_a_renewed_lease_is_kept_for_as_long_as_a_step_runs(bench):
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker, bench.worker(flow) as rival:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         for _ in range(100):
             bench.clock.advance(1_500)
@@ -435,7 +435,7 @@ async def test_a_renewed_lease_is_kept_for_as_long_as_a_step_runs(bench):
             worker.dispatcher.keeper.release_lapsed()
             assert await run_ready(rival) == 0
         end.set()
-        await draining
+        await executing
     await run.result()
     assert bench.effects == ["slow"]
 
@@ -470,7 +470,7 @@ async def test_a_leaving_worker_lets_steps_end_and_releases_the_rest(bench):
     found = await bench.client.get(run)
     assert (found.status, found.waiting and found.waiting.reason) == ("suspended", "released")
     assert bench.effects == ["slow"]
-    await bench.drained(leaving)
+    await bench.execute_due(leaving)
     assert await run.result() == "slownext"
     assert bench.effects == ["slow", "next"]
 
@@ -494,7 +494,7 @@ async def test_a_step_cut_off_at_the_end_of_the_grace_goes_to_review(bench):
         await asyncio.sleep(0.01)
         bench.clock.advance(5_000)
         await left
-    await bench.drained(leaving)
+    await bench.execute_due(leaving)
     assert (await bench.client.explain(run)).state == "needs_review"
 
 
@@ -550,9 +550,9 @@ async def test_a_database_that_cannot_be_reached_for_a_while_fails_no_run(bench,
 
     run = await bench.client.start(patient)
     async with Worker(bench.stores, [patient], background=False, telemetry=False) as worker:
-        draining = asyncio.create_task(run_ready(worker))
-        while not draining.done():
+        executing = asyncio.create_task(run_ready(worker))
+        while not executing.done():
             await asyncio.sleep(0.001)
             bench.clock.advance(100)
-        await draining
+        await executing
     assert await run.result() == "one"

@@ -139,7 +139,7 @@ async def test_b11_each_wait_has_an_end_of_its_own_and_a_replay_hears_the_same(b
         return answers
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     for what in (first, second):
         [approval] = await bench.client.approvals(run)
         if what == "decided":
@@ -147,16 +147,16 @@ async def test_b11_each_wait_has_an_end_of_its_own_and_a_replay_hears_the_same(b
             assert isinstance(await bench.client.decide(approval, "rejected"), AlreadyDecided)
         else:
             bench.clock.advance(10_000)
-        await bench.drained(flow)
+        await bench.execute_due(flow)
     [approval] = await bench.client.approvals(run)
     await bench.client.decide(approval, "approved")
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     expected = [{"decided": "Approved", "lapsed": "Lapsed"}[what] for what in (first, second)]
     assert await run.result() == expected
     assert all(each == expected[: len(each)] for each in heard)
 
 
-async def test_b13_whatever_a_run_is_told_while_a_step_executes_begins_it_no_second_time(bench):
+async def test_b13_no_signal_to_a_run_begins_an_executing_step_a_second_time(bench):
     begun, end = asyncio.Event(), asyncio.Event()
 
     @step

@@ -25,7 +25,7 @@ class EngineEvents:
 
     connected = True
 
-    def tell(self, run_id, *, ready):
+    def publish(self, run_id, *, ready):
         pass
 
     def listen(self):
@@ -77,17 +77,17 @@ async def test_time_passes_for_work_that_nobody_may_cancel_too():
     assert done == {work}
 
 
-@pytest.mark.parametrize("told", [False, True])
-async def test_a_worker_looks_more_often_for_a_while_after_it_took_a_run_unless_it_is_told(
-    belay_stores, belay_clock, told
+@pytest.mark.parametrize("reported", [False, True])
+async def test_a_worker_polls_more_often_for_a_while_after_it_acquired_a_run_unless_it_is_notified(
+    belay_stores, belay_clock, reported
 ):
     async with belay_stores as stores:
-        if told:
-            stores.notifier.relay_by(EngineEvents())
+        if reported:
+            stores.notifier.attach_relay(EngineEvents())
         async with Worker(stores, [looked_for], poll=POLL) as worker:
             run = await worker.client.start(looked_for, 7)
             assert await asyncio.wait_for(run.result(), 5) == 7
-            assert await due(belay_clock, 799 if told else 199)
+            assert await due(belay_clock, 799 if reported else 199)
             belay_clock.advance(1_001)
             assert await due(belay_clock, 799)
 
@@ -159,10 +159,10 @@ async def due(clock, after):
 async def test_only_those_who_wait_for_it_hear_of_a_run():
     notifier = Notifier()
     with notifier.listening("one") as one, notifier.listening("two") as two, notifier.listening() as ready:
-        notifier.hear(["one"], ready=False)
+        notifier.deliver(["one"], ready=False)
         assert (one.is_set(), two.is_set(), ready.is_set()) == (True, False, False)
-        notifier.hear([], ready=True)
+        notifier.deliver([], ready=True)
         assert (two.is_set(), ready.is_set()) == (False, True)
-        notifier.hear(None, ready=False)
+        notifier.deliver(None, ready=False)
         assert two.is_set()
     assert not notifier.hears_peers

@@ -1,4 +1,4 @@
-"""A replay meets the records in the order they were made, under the keys the first play gave."""
+"""A replay gets the records in their order, under the keys of the first execution."""
 
 import asyncio
 from collections import defaultdict
@@ -49,7 +49,7 @@ async def test_nothing_recorded_is_executed_again_after_a_takeover(bench, stage)
 
     run = await bench.client.start(flow)
     await bench.until_dead(flow, at=stage.stuck)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     assert await run.result() == "done"
     assert bench.effects == ["one", "one"]
 
@@ -72,7 +72,7 @@ async def test_the_first_of_two_to_end_is_the_first_on_a_replay_too(bench, stage
 
     await bench.client.start(race)
     async with bench.worker(race) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await stage.begun["a"].wait()
         await stage.begun["b"].wait()
         stage.doors[first].set()
@@ -83,7 +83,7 @@ async def test_the_first_of_two_to_end_is_the_first_on_a_replay_too(bench, stage
         from belay_testing.drive import vanish
 
         await vanish(worker)
-        await draining
+        await executing
     bench.clock.advance(30_001)
     stage.stuck.clear()
     await bench.until_dead(race, at=stage.stuck)
@@ -101,7 +101,7 @@ async def test_the_key_is_taken_when_the_call_is_made_not_when_it_is_awaited(ben
         return [await second, await first]
 
     run = await bench.client.start(keys)
-    await bench.drained(keys)
+    await bench.execute_due(keys)
     assert await run.result() == ["second", "first"]
     outcomes = {each.step_key: each.outcome for each in await bench.attempts(run)}
     assert outcomes == {"name#1": '"first"', "name#2": '"second"'}
@@ -127,13 +127,13 @@ async def test_each_item_of_a_map_has_keys_of_its_own_whatever_the_order_of_even
 
     run = await bench.client.start(charging)
     async with bench.worker(charging) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await stage.begun["alice"].wait()
         stage.doors["bob"].set()
         while "bob" not in charged:
             await asyncio.sleep(0.001)
         stage.doors["alice"].set()
-        await draining
+        await executing
     assert await run.result() == ["charged alice", "charged bob"]
     assert {each.step_key: each.outcome for each in await bench.attempts(run) if each.step == "charge"} == {
         "people#1[0]/charge#1": '"charged alice"',
@@ -157,7 +157,7 @@ async def test_a_map_over_a_step_keeps_the_order_of_items_and_bounds_how_many_ru
         return await ctx.map(square, range(20), limit=3)
 
     run = await bench.client.start(squares)
-    await bench.drained(squares)
+    await bench.execute_due(squares)
     assert await run.result() == [number * number for number in range(20)]
     assert running == [0, 3]
 
@@ -174,7 +174,7 @@ async def test_a_map_ends_every_branch_and_then_raises_the_error_of_the_lowest_i
         return await ctx.map(maybe, range(5))
 
     run = await bench.client.start(partial)
-    await bench.drained(partial)
+    await bench.execute_due(partial)
     with pytest.raises(RunFailed, match="item 1"):
         await run.result()
     assert sorted(bench.effects) == [0, 1, 2, 3, 4]
@@ -195,7 +195,7 @@ async def test_gather_and_branch_give_each_task_a_scope_of_its_own(bench):
         return [left, right, *(task.result() for task in tasks)]
 
     run = await bench.client.start(scopes)
-    await bench.drained(scopes)
+    await bench.execute_due(scopes)
     assert await run.result() == ["a", "b", "c", "d"]
     assert sorted(await bench.states(run)) == ["gather#1[0]/say#1", "gather#1[1]/say#1", "side#1/say#1", "side#2/say#1"]
 
@@ -213,7 +213,7 @@ async def test_gathered_bodies_that_share_a_context_fail_the_run_even_where_the_
         return "fine"
 
     run = await bench.client.start(sharing)
-    await bench.drained(sharing)
+    await bench.execute_due(sharing)
     with pytest.raises(RunFailed, match="DefinitionError"):
         await run.result()
 
@@ -271,7 +271,7 @@ async def test_a_cancelled_step_that_is_not_idempotent_runs_to_its_end_and_is_re
         return "went on"
 
     run = await bench.client.start(impatient)
-    await bench.drained(impatient)
+    await bench.execute_due(impatient)
     assert await run.result() == "went on"
     assert (await bench.states(run))["slow#1"] == ["abandoned"]
 
@@ -286,7 +286,7 @@ async def test_steps_a_body_leaves_open_are_awaited_and_recorded(bench, stage):
         return "left"
 
     run = await bench.client.start(leaving)
-    await bench.drained(leaving)
+    await bench.execute_due(leaving)
     assert await run.result() == "left"
     assert (await bench.states(run))["open#1"] == ["succeeded"]
 
@@ -307,7 +307,7 @@ async def test_another_input_under_a_recorded_name_is_noted_and_the_record_stand
 
     run = await bench.client.start(drifting)
     await bench.until_dead(drifting, at=stage.stuck)
-    await bench.drained(drifting)
+    await bench.execute_due(drifting)
     assert await run.result() == "old"
     assert bench.effects == ["old"]
     notes = [each.facts for each in await bench.client.journal(run) if each.kind == "noted"]
@@ -329,7 +329,7 @@ async def test_a_payment_never_stands_in_for_another(bench, stage):
 
     run = await bench.client.start(paying)
     await bench.until_dead(paying, at=stage.stuck)
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     explained = await bench.client.explain(run)
     assert (explained.state, bench.effects) == ("needs_review", ["alice", "bob"])
     assert "diverged" in explained.because
@@ -352,7 +352,7 @@ async def test_a_kind_that_changed_goes_to_review(bench, stage):
     run = await bench.client.start(changing)
     await bench.until_dead(changing, at=stage.stuck)
     as_gate = True
-    await bench.drained(changing)
+    await bench.execute_due(changing)
     assert (await bench.client.explain(run)).state == "needs_review"
 
 
@@ -375,7 +375,7 @@ async def test_a_new_step_among_recorded_ones_is_executed_and_a_removed_one_is_n
 
     run = await bench.client.start(evolving)
     await bench.until_dead(evolving, at=stage.stuck)
-    await bench.drained(evolved)
+    await bench.execute_due(evolved)
     assert await run.result() == "new"
     assert [each.kind for each in await bench.client.journal(run)].count("noted") == 1
 
@@ -403,7 +403,7 @@ async def test_a_result_that_no_longer_fits_goes_to_review_and_harms_no_other_ru
         await ctx.step(recount)
 
     others = [await bench.client.start(retyped, False) for _ in range(20)]
-    await bench.drained(retyped)
+    await bench.execute_due(retyped)
     explained = await bench.client.explain(run)
     assert explained.state == "needs_review"
     assert "undecodable" in explained.because
@@ -422,7 +422,7 @@ async def test_results_reach_the_author_only_after_their_commit(bench):
             committed.append(sum(1 for each in history.attempts if each.state == "succeeded"))
 
     await bench.client.start(committing)
-    await bench.drained(committing)
+    await bench.execute_due(committing)
     assert committed == [1, 2, 3]
 
 
@@ -441,7 +441,7 @@ async def test_a_failed_step_may_be_handled_and_the_run_goes_on(bench):
             return await ctx.step(fallback)
 
     run = await bench.client.start(handling)
-    await bench.drained(handling)
+    await bench.execute_due(handling)
     assert await run.result() == "plan b"
 
 
@@ -453,7 +453,7 @@ async def test_arguments_that_are_no_data_are_refused_by_name(bench):
         await ctx.step(use, object())
 
     run = await bench.client.start(arguing)
-    await bench.drained(arguing)
+    await bench.execute_due(arguing)
     with pytest.raises(RunFailed, match="arguments: step use: a value of type object is no data"):
         await run.result()
 

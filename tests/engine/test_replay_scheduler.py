@@ -1,4 +1,4 @@
-"""The board: answers are delivered in the recorded order, however many look on."""
+"""The replay scheduler: results are delivered in the recorded order, to any number of waiters."""
 
 import asyncio
 

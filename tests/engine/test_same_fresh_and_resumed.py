@@ -1,4 +1,4 @@
-"""Workflows of every shape, killed anywhere: a replay tells the author what the first play told, in the same order.
+"""Workflows of every shape, killed anywhere: a replay gives the author the results of the first execution, in order.
 
 Each seed makes one workflow of nested maps, gathers, task groups, races, calls awaited late, sleeps and gates. It is
 run, its worker is killed one to three times at random calls of the store, and what every play heard is compared: one
@@ -55,16 +55,16 @@ class Part:
     call: tuple[Any, ...]
 
 
-def part(luck: random.Random, depth: int = 0) -> Part:
-    kind = luck.choice(KINDS) if depth < 3 else "step"
+def part(rng: random.Random, depth: int = 0) -> Part:
+    kind = rng.choice(KINDS) if depth < 3 else "step"
     inner = depth + 1 if kind in {"map", "gather", "group"} else 3
-    parts = tuple(part(luck, inner) for _ in range(luck.randint(0, 4))) if depth < 3 else ()
-    name = f"s{luck.randrange(4)}"
-    call = (luck.choice([look, look, pay, count]).named(name), name, luck.choice([0, 0, 1, 3, 10]), luck.random() < 0.1)
-    return Part(kind, parts, luck.random() < 0.5, call)
+    parts = tuple(part(rng, inner) for _ in range(rng.randint(0, 4))) if depth < 3 else ()
+    name = f"s{rng.randrange(4)}"
+    call = (rng.choice([look, look, pay, count]).named(name), name, rng.choice([0, 0, 1, 3, 10]), rng.random() < 0.1)
+    return Part(kind, parts, rng.random() < 0.5, call)
 
 
-async def told(ctx: Context, one: Part, heard: list[Any]) -> None:
+async def reported(ctx: Context, one: Part, heard: list[Any]) -> None:
     """Play one part, and note what is heard."""
     try:
         found = await getattr(Playing(ctx, heard), one.kind)(one)
@@ -74,7 +74,7 @@ async def told(ctx: Context, one: Part, heard: list[Any]) -> None:
 
 
 class Playing:
-    """How each kind of part is played."""
+    """How each kind of part is executed."""
 
     def __init__(self, ctx: Context, heard: list[Any]) -> None:
         self.ctx, self.heard = ctx, heard
@@ -90,17 +90,17 @@ class Playing:
 
     async def map(self, one: Part) -> None:
         async def item(ctx: Context, each: Part) -> None:
-            await told(ctx, each, self.heard)
+            await reported(ctx, each, self.heard)
 
         await self.ctx.map(item, one.parts, limit=2 if one.odd else None)
 
     async def gather(self, one: Part) -> None:
-        await self.ctx.gather(*(lambda ctx, each=each: told(ctx, each, self.heard) for each in one.parts))
+        await self.ctx.gather(*(lambda ctx, each=each: reported(ctx, each, self.heard) for each in one.parts))
 
     async def group(self, one: Part) -> None:
         async with asyncio.TaskGroup() as group:
             for each in one.parts:
-                group.create_task(told(self.ctx.branch("side"), each, self.heard))
+                group.create_task(reported(self.ctx.branch("side"), each, self.heard))
 
     async def race(self, one: Part) -> Any:
         tasks = [asyncio.create_task(self.ctx.step(*each.call)) for each in (one, *one.parts)]
@@ -131,10 +131,10 @@ async def ended(call: Any) -> str:
 
 
 class Telling:
-    """One run of a story, and what each play of it heard."""
+    """One run of a story, and the results that each execution of it got."""
 
-    def __init__(self, bench, parts, luck, patience):
-        self.bench, self.luck, self.patience = bench, luck, patience
+    def __init__(self, bench, parts, rng, patience):
+        self.bench, self.rng, self.patience = bench, rng, patience
         self.executions: list[list[Any]] = []
 
         @workflow("story")
@@ -142,12 +142,12 @@ class Telling:
             heard: list[Any] = []
             self.executions.append(heard)
             for each in parts:
-                await told(ctx, each, heard)
+                await reported(ctx, each, heard)
             return len(heard)
 
         self.story = story
 
-    async def told(self, kills):
+    async def reported(self, kills):
         """Run it to its end, killing a worker at each of these calls; how many calls the first worker made."""
         self.run = await self.bench.client.start(self.story)
         calls = 0
@@ -162,11 +162,11 @@ class Telling:
 
     async def worked(self, worker: Worker, store: FaultStores):
         if self.patience:
-            # As a worker in production: waiting runs stay in memory for a second, and hear the news there.
+            # As a worker in production: waiting runs stay in memory for a second, and get their signals there.
             object.__setattr__(worker.dispatcher._services, "settings", Settings())
         while not store.gone and not await self.is_over():
-            draining = asyncio.create_task(run_ready(worker))
-            while not draining.done():
+            executing = asyncio.create_task(run_ready(worker))
+            while not executing.done():
                 await asyncio.sleep(0.0005)
                 if store.gone:
                     self.executions.append(
@@ -174,12 +174,12 @@ class Telling:
                     )  # what is told now, nobody hears
                     await vanish(worker)
                 due = self.bench.clock.next_due()
-                self.bench.clock.advance(min(due or 0, self.luck.choice([1, 10, 40])))
+                self.bench.clock.advance(min(due or 0, self.rng.choice([1, 10, 40])))
                 await self.perhaps_decided(0.05)
-            if not isinstance(draining.exception(), StoreError | None):
-                await draining
+            if not isinstance(executing.exception(), StoreError | None):
+                await executing
             run = await self.bench.client.get(self.run)
-            if run.waiting is not None and run.waiting.wake_at_ms is not None and self.luck.random() < 0.5:
+            if run.waiting is not None and run.waiting.wake_at_ms is not None and self.rng.random() < 0.5:
                 self.bench.clock.advance(max(0, run.waiting.wake_at_ms - self.bench.clock.now()))
             await self.perhaps_decided(0.5)
 
@@ -188,7 +188,7 @@ class Telling:
         return state in {"completed", "failed", "needs_review"}
 
     async def perhaps_decided(self, jitter):
-        if self.luck.random() < jitter:
+        if self.rng.random() < jitter:
             for approval in (await self.bench.client.approvals(self.run))[:1]:
                 await self.bench.client.decide(approval, "approved")
 
@@ -196,13 +196,13 @@ class Telling:
 @pytest.mark.parametrize("patience", [False, True], ids=["parked", "lingering"])
 async def test_a_replay_tells_the_same_story(bench, patience, request):
     for seed in SEEDS[request.node.callspec.params["belay_each_store"]]:
-        luck = random.Random(seed)  # noqa: S311  (the same story for the same seed)
-        parts = [part(luck) for _ in range(luck.randint(1, 4))]
-        calls = await Telling(bench, parts, luck, patience).told([])
+        rng = random.Random(seed)  # noqa: S311  (the same story for the same seed)
+        parts = [part(rng) for _ in range(rng.randint(1, 4))]
+        calls = await Telling(bench, parts, rng, patience).reported([])
         for _ in range(3):
-            kills = [(luck.randint(1, calls), luck.random() < 0.5) for _ in range(luck.randint(1, 3))]
-            telling = Telling(bench, parts, luck, patience)
-            await telling.told(kills)
+            kills = [(rng.randint(1, calls), rng.random() < 0.5) for _ in range(rng.randint(1, 3))]
+            telling = Telling(bench, parts, rng, patience)
+            await telling.reported(kills)
             state = (await bench.client.explain(telling.run)).state
             assert state in {"completed", "needs_review"}, (seed, kills)
             for one, next_one in zip(telling.executions, telling.executions[1:], strict=False):

@@ -23,7 +23,7 @@ async def test_a_step_is_executed_once_and_its_result_is_the_runs(bench):
         return await ctx.step(double, number)
 
     run = await bench.client.start(doubling, 21)
-    await bench.drained(doubling)
+    await bench.execute_due(doubling)
     assert await run.result() == 42
     assert bench.effects == ["double"]
 
@@ -41,7 +41,7 @@ async def test_a_sync_step_runs_in_a_thread_and_knows_its_key(bench):
         return await ctx.step(work)
 
     run = await bench.client.start(threads)
-    await bench.drained(threads)
+    await bench.execute_due(threads)
     assert await run.result() == "done"
     name, current = seen[0]
     assert name.startswith("belay-step")
@@ -108,7 +108,7 @@ async def test_a_step_out_of_tries_raises_the_same_error_fresh_and_resumed(bench
 
     await bench.client.start(failing)
     await bench.until_dead(failing, at=stuck)
-    await bench.drained(failing)
+    await bench.execute_due(failing)
     assert len(caught) == 2
     assert caught[0] == caught[1] == ("broken", "KeyError", "'gone'", "step broken failed: KeyError: 'gone'")
 
@@ -119,7 +119,7 @@ async def test_an_error_nobody_catches_fails_the_run_with_type_and_message(bench
         raise ZeroDivisionError("by hand")
 
     run = await bench.client.start(failing)
-    await bench.drained(failing)
+    await bench.execute_due(failing)
     with pytest.raises(RunFailed, match="ZeroDivisionError: by hand") as found:
         await run.result()
     assert (found.value.type, found.value.message) == ("ZeroDivisionError", "by hand")
@@ -159,7 +159,7 @@ async def test_a_step_gives_the_same_value_fresh_and_resumed(bench):
 
     await bench.client.start(typed)
     await bench.until_dead(typed, at=stuck)
-    await bench.drained(typed)
+    await bench.execute_due(typed)
     assert seen == [(order, b"\xff\x00")] * 2
 
 
@@ -175,7 +175,7 @@ async def test_an_idempotent_step_whose_result_is_no_data_fails_for_good_after_o
         await ctx.step(odd)
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     with pytest.raises(RunFailed, match="ValueRefused"):
         await run.result()
     assert bench.effects == ["odd"]
@@ -192,8 +192,8 @@ async def test_a_result_that_is_no_data_after_an_effect_goes_to_review_and_is_ne
         await ctx.step(pay)
 
     run = await bench.client.start(paying)
-    await bench.drained(paying)
-    await bench.drained(paying)
+    await bench.execute_due(paying)
+    await bench.execute_due(paying)
     explained = await bench.client.explain(run)
     assert explained.state == "needs_review"
     assert explained.because.startswith(
@@ -201,7 +201,7 @@ async def test_a_result_that_is_no_data_after_an_effect_goes_to_review_and_is_ne
     )
     assert bench.effects == ["pay"]
     await bench.client.resolve(run, bench.client.happened("paid"), step_key="pay#1")
-    await bench.drained(paying)
+    await bench.execute_due(paying)
     assert (await bench.client.get(run)).status == "completed"
     assert bench.effects == ["pay"]
 
@@ -228,7 +228,7 @@ async def test_whatever_a_step_raises_is_kept_and_ends_the_run(bench, error):
         await ctx.step(nasty)
 
     run = await bench.client.start(flow)
-    await bench.drained(flow)
+    await bench.execute_due(flow)
     with pytest.raises(RunFailed, match=type(error).__name__):
         await run.result()
 
@@ -247,10 +247,10 @@ async def test_a_step_is_cut_at_its_timeout_and_counts_as_failed(bench):
 
     run = await bench.client.start(flow)
     async with bench.worker(flow) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(timedelta(seconds=5))
-        await draining
+        await executing
     with pytest.raises(RunFailed, match="TimeoutError"):
         await run.result()
 
@@ -365,7 +365,7 @@ async def test_a_cancelled_run_leaves_no_attempt_running(bench):
     run = await bench.client.start(stopped)
     await bench.until_dead(stopped, at=begun)
     await bench.client.cancel(run)
-    await bench.drained(stopped)
+    await bench.execute_due(stopped)
     assert (await bench.client.explain(run)).state == "cancelled"
     assert await bench.states(run) == {"charge#1": ["orphaned"]}
     notes = [each.facts for each in await bench.client.journal(run) if each.kind == "noted"]

@@ -33,12 +33,12 @@ async def test_a_sleep_that_ends_just_as_its_run_would_be_parked_ends(bench, len
 
 async def test_a_sleep_over_which_the_clock_is_set_forward_ends_and_set_back_ends_later(bench):
     run, other = await bench.client.start(napping, HOURS), await bench.client.start(napping, HOURS)
-    await bench.drained(napping)
+    await bench.execute_due(napping)
     bench.clock.set(bench.clock.now() - HOURS)
-    await bench.drained(napping)
+    await bench.execute_due(napping)
     assert (await bench.client.get(run)).status == "suspended"
     bench.clock.set(bench.clock.now() + 2 * HOURS)
-    await bench.drained(napping)
+    await bench.execute_due(napping)
     assert [await run.result(), await other.result()] == ["awake", "awake"]
 
 
@@ -51,7 +51,7 @@ async def test_a_gate_whose_clock_is_set_back_while_it_lapses_may_be_decided_aga
         bench.clock.set(bench.clock.now() - HOURS)
 
     run = await bench.client.start(lapsing)
-    await bench.drained(lapsing)
+    await bench.execute_due(lapsing)
     bench.clock.advance(timedelta(hours=1))
     store = FaultStores(bench.stores, of="lapse", at=1, fault=meanwhile("set back", set_back, before=True))
     async with bench.worker_over(store, lapsing) as worker:
@@ -59,7 +59,7 @@ async def test_a_gate_whose_clock_is_set_back_while_it_lapses_may_be_decided_aga
     assert (await bench.client.explain(run)).state == "approval"
     await bench.client.approve(run)
     bench.clock.advance(HOURS)
-    await bench.drained(lapsing)
+    await bench.execute_due(lapsing)
     assert await run.result() == "Approved"
 
 
@@ -89,7 +89,7 @@ async def test_a_loop_that_is_blocked_for_longer_than_the_lease_doubles_nothing(
     assert bench.counted()["pay"] == 1
 
 
-async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_play_first(bench):
+async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_execution_first(bench):
     begun, cleaned = asyncio.Event(), []
 
     @step(idempotent=True)
@@ -110,15 +110,15 @@ async def test_a_worker_that_takes_over_its_own_run_ends_its_earlier_play_first(
 
     run = await bench.client.start(again)
     async with bench.worker(again) as worker:
-        draining = asyncio.create_task(run_ready(worker))
+        executing = asyncio.create_task(run_ready(worker))
         await begun.wait()
         bench.clock.advance(30_001)
         assert await worker.dispatcher.take() == 1
-        await draining
+        await executing
         await run_ready(worker)
         assert worker.dispatcher.in_hand == 0
     assert await run.result() == "done"
-    # The second play began its step after the first one had cleaned up.
+    # The second execution began its step after the first one had cleaned up.
     assert bench.effects == ["step 0", "step 1"]
 
 
@@ -136,9 +136,9 @@ async def test_now_is_no_earlier_than_what_a_map_has_waited_for(bench):
         return [(after - before).total_seconds()]
 
     run = await bench.client.start(mapping)
-    await bench.drained(mapping)
+    await bench.execute_due(mapping)
     bench.clock.advance(timedelta(hours=1))
-    await bench.drained(mapping)
+    await bench.execute_due(mapping)
     assert await run.result() == [2.0]
 
 
@@ -151,7 +151,7 @@ async def test_a_wait_beyond_the_calendar_is_refused_by_name(bench, rule):
         await ctx.gate("boss", subject=1, lapse_after=timedelta.max)
 
     run = await bench.client.start(endless)
-    await bench.drained(endless)
+    await bench.execute_due(endless)
     with pytest.raises(RunFailed, match=f"{rule}: must be at most 365250 days"):
         await run.result()
 
@@ -170,7 +170,7 @@ async def test_a_thousand_years_are_waited_for_and_explained(bench):
         await ctx.sleep(timedelta(days=365_250))
 
     run = await bench.client.start(patient)
-    await bench.drained(patient)
+    await bench.execute_due(patient)
     explained = await bench.client.explain(run)
     assert (explained.state, explained.because[:19]) == ("timer", "it sleeps until 302")
 
@@ -198,7 +198,7 @@ async def test_a_back_off_longer_than_an_hour_is_kept(bench):
         await ctx.step(failing)
 
     run = await bench.client.start(slowly)
-    await bench.drained(slowly)
+    await bench.execute_due(slowly)
     found = await bench.client.get(run)
     assert found.waiting is not None
     assert found.waiting.wake_at_ms == int(bench.clock.now()) + 86_400_000

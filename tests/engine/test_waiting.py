@@ -16,13 +16,13 @@ async def test_a_sleep_ends_at_the_moment_fixed_when_it_began(bench):
         return str(ctx.now() - before)
 
     run = await bench.client.start(sleepy)
-    await bench.drained(sleepy)
+    await bench.execute_due(sleepy)
     assert (await bench.client.explain(run)).state == "timer"
     bench.clock.advance(timedelta(minutes=1, seconds=59, milliseconds=999))
-    await bench.drained(sleepy)
+    await bench.execute_due(sleepy)
     assert (await bench.client.get(run)).status == "suspended"
     bench.clock.advance(1)
-    await bench.drained(sleepy)
+    await bench.execute_due(sleepy)
     assert await run.result() == "0:02:00"
 
 
@@ -34,9 +34,9 @@ async def test_code_before_a_sleep_runs_again_but_its_steps_do_not(bench):
         await ctx.sleep(timedelta(seconds=1))
 
     await bench.client.start(sleepy)
-    await bench.drained(sleepy)
+    await bench.execute_due(sleepy)
     bench.clock.advance(1000)
-    await bench.drained(sleepy)
+    await bench.execute_due(sleepy)
     assert bench.effects == ["body", "step", "body"]
 
 
@@ -54,13 +54,13 @@ async def test_of_several_waits_the_earliest_moment_wakes_the_run_and_approval_i
         return list(await ctx.gather(nap, ask))
 
     run = await bench.client.start(both)
-    await bench.drained(both)
+    await bench.execute_due(both)
     found = await bench.client.get(run)
     assert found.waiting is not None
     assert found.waiting.reason == "approval"
     assert found.waiting.wake_at_ms == bench.clock.now() + 10_000
     bench.clock.advance(10_000)
-    await bench.drained(both)
+    await bench.execute_due(both)
     assert bench.effects == ["woke"]
     async with bench.worker(both) as worker:
         await decide(worker, run)
@@ -100,7 +100,7 @@ async def test_finally_blocks_run_at_a_park_before_the_run_is_let_go(bench):
             bench.effects.append((await bench.client.get(ctx.run_id)).status.value)
 
     run = await bench.client.start(tidy)
-    await bench.drained(tidy)
+    await bench.execute_due(tidy)
     assert bench.effects == ["running"]
     assert (await bench.client.get(run)).status == "suspended"
 
@@ -115,7 +115,7 @@ async def test_a_body_that_swallows_the_cancel_is_unwound_all_the_same(bench):
         return "swallowed"
 
     run = await bench.client.start(stubborn)
-    await bench.drained(stubborn)
+    await bench.execute_due(stubborn)
     assert (await bench.client.get(run)).status == "suspended"
     async with bench.worker(stubborn) as worker:
         await decide(worker, run)
@@ -138,7 +138,7 @@ async def test_a_body_that_swallows_every_cancel_stops_neither_the_worker_nor_ot
 
     await bench.client.start(immortal)
     run = await bench.client.start(other)
-    await bench.drained(immortal, other)
+    await bench.execute_due(immortal, other)
     assert await run.result() == "one"
     assert "swallows every cancellation" in caplog.text
     bench.effects.append("over")
@@ -174,7 +174,7 @@ async def test_a_decision_made_while_the_run_is_being_parked_is_not_lost(bench):
         return type(answer).__name__
 
     run = await bench.client.start(racing)
-    await bench.drained(racing)
+    await bench.execute_due(racing)
     assert await run.result() == "Approved"
 
 
@@ -230,7 +230,7 @@ async def test_a_body_that_awaits_something_else_beside_a_gate_is_parked_and_los
         return "+".join(await ctx.gather(ask, other))
 
     run = await bench.client.start(mixed)
-    await bench.drained(mixed)
+    await bench.execute_due(mixed)
     assert (await bench.client.get(run)).status == "suspended"
     bench.effects.append("decided")
     async with bench.worker(mixed) as worker:

@@ -15,7 +15,7 @@ from belay_testing.clock import ManualClock
 from belay_testing.conformance.kit import Kit
 from belay_testing.ids import SequentialIds
 from tests.faults.calls import AFTERWARDS, BEFOREHAND, SCENES, Rivalry
-from tests.faults.wire import CUTS, Cut, StatementChannel
+from tests.faults.wire import CUTS, Cut, WireProxy
 
 PATIENCE = 20
 KEPT = [table.name for table in reversed(tables.metadata.sorted_tables) if table.name.startswith("belay_")]
@@ -51,7 +51,7 @@ def cases(most: int) -> list[Case]:
 class Pair:
     """Two databases of one schema: one is written to through the wire, the other as a calm connection leaves things."""
 
-    def __init__(self, cut: Stores, calm: Stores, wire: StatementChannel, wired_url: str, clock: ManualClock) -> None:
+    def __init__(self, cut: Stores, calm: Stores, wire: WireProxy, wired_url: str, clock: ManualClock) -> None:
         self._beside, self._calm, self._wire, self._wired_url, self._clock = cut, calm, wire, wired_url, clock
         self._began = clock.now()
         self._expected: dict[str, tuple[Any, Any]] = {}
@@ -126,7 +126,7 @@ async def contents(stores: Stores) -> dict[str, list[str]]:
 
 async def cut_commits(cut_url: str, calm_url: str, which: int | Sequence[Case]) -> Found:
     """Cut so many connections, or just these, and judge each write."""
-    wire, found, clock = StatementChannel(cut_url), Found(), ManualClock()
+    wire, found, clock = WireProxy(cut_url), Found(), ManualClock()
     async with (
         wire.running() as wired_url,
         open_postgres(cut_url, clock=clock) as beside,

@@ -16,7 +16,7 @@ from belay_core.records.owner import Lease, OwnerId
 from belay_core.stores import Stores
 from belay_core.stores.attempts import Conflict
 from belay_drivers.postgres import open_postgres
-from tests.faults.wire import CUTS, Cut, StatementChannel
+from tests.faults.wire import CUTS, Cut, WireProxy
 from tests.model.protocol import Rules
 from tests.model.reference import Kept
 from tests.model.test_against_stores import HELD, STEPS, WORKFLOWS, Machine, step
@@ -33,7 +33,7 @@ class LosingMachine(Machine):
     server: ClassVar[str]
 
     def __init__(self) -> None:
-        self.wire = StatementChannel(self.server)
+        self.wire = WireProxy(self.server)
         self.unclear: set[Lease] = set()
         super().__init__()
 

@@ -15,12 +15,12 @@ from belay_core.stores.runs import NotInReview, Resolved
 from belay_drivers.postgres import open_postgres
 from belay_testing.conformance.kit import Kit
 from tests.faults.calls import BARE, OWNER, RUN, bare
-from tests.faults.wire import StatementChannel
+from tests.faults.wire import WireProxy
 
 
 @pytest.fixture
 async def wired(belay_postgres, belay_clock, belay_ids):
-    wire = StatementChannel(belay_postgres.url)
+    wire = WireProxy(belay_postgres.url)
     async with wire.running() as url, open_postgres(url, clock=belay_clock, ids=belay_ids) as stores:
         yield wire, Kit(stores, belay_clock)
 

@@ -43,7 +43,7 @@ class Link:
         self.server.transport.abort()
 
 
-class StatementChannel:
+class WireProxy:
     """Passes messages on; once armed, it cuts at the next one that decides over a write."""
 
     def __init__(self, url: str) -> None:

@@ -246,7 +246,10 @@ STEPS: Final[tuple[Mutant, ...]] = (
     mutant(
         "lapse_found_by_the_pulse_alone",
         "belay_core/ownership/heartbeat_loop.py",
-        ("both = {self._begin(self._pulse()), self._begin(self._watch())}", "both = {self._begin(self._pulse())}"),
+        (
+            "both = {self._create_task(self._send_heartbeats()), self._create_task(self._enforce_deadline())}",
+            "both = {self._create_task(self._send_heartbeats())}",
+        ),
         by="heartbeat_that_hangs or tolerance",
         tests=("tests/ownership",),
     ),

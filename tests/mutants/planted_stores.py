@@ -128,7 +128,7 @@ FENCES: Final[tuple[Mutant, ...]] = (
             "            self._tell(len(self._ended) // 2)\n",
             "            self._tell(len(self._ended) // 2)\n            self._ended = []\n",
         ),
-        by="come_back_at_once or before_being_told",
+        by="come_back_at_once or before_its_outcome",
     ),
     mutant(
         "halves_kept_where_commits_are_slow",
@@ -319,19 +319,19 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         "park_without_a_look_at_news",
         _ENDING,
         ("_PARK: Final = owned_update(not_(UNSEEN), ", "_PARK: Final = owned_update("),
-        by="news",
+        by="_signal",
     ),
     mutant(
         "parked_with_others_without_a_look_at_news",
         _BULK,
         ("AND (a.ready IS NOT NULL OR r.ready_at IS NULL OR", "AND (true OR r.ready_at IS NULL OR"),
-        by="news",
+        by="_signal",
     ),
     mutant(
         "parked_with_others_without_a_look_at_news_in_a_file",
         _SQLITE_BULK,
         ("AND (? OR ready_at IS NULL OR ready_at IS ?)", "AND (? OR true OR ready_at IS ?)"),
-        by="news",
+        by="_signal",
     ),
     mutant(
         "lost_reply_of_an_end_taken_for_a_failure",
@@ -343,7 +343,7 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         "settle_without_a_look_at_news",
         _ENDING,
         ("_SETTLE: Final = owned_update(\n    not_(UNSEEN),\n", "_SETTLE: Final = owned_update(\n"),
-        by="news",
+        by="_signal",
     ),
     mutant(
         "completed_although_asked_to_stop",
@@ -380,7 +380,7 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
             "        close_approval(tx, held, given.approval_id, changes)\n        mark(tx, held)\n",
             "        close_approval(tx, held, given.approval_id, changes)\n",
         ),
-        by="wakes_the_run or ready_at_once or news",
+        by="wakes_the_run or ready_at_once or _signal",
     ),
     mutant(
         "decision_read_before_the_lock",
@@ -402,7 +402,7 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
             '            if row["state"] in self._options.in_progress_states:\n                change_attempt',
             "            if True:\n                change_attempt",
         ),
-        by="first_end_stands",
+        by="first_end_is_kept",
     ),
     mutant(
         "loss_told_before_absence",

@@ -57,8 +57,8 @@ class Other:
             env={**os.environ, "TELL": TELL},
         )
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        host, pid, start, *self.more = json.loads(told)
+        reported = self.process.stdout.readline()
+        host, pid, start, *self.more = json.loads(reported)
         self.identity = ProcessIdentity(host, pid, start)
         self.owner = self.identity.owner(Uuid7Ids())
 
@@ -221,7 +221,7 @@ def test_without_the_file_system_nobody_shares_a_host_with_this_process(monkeypa
 
 def test_a_process_that_is_not_shown_is_asked_for_before_it_is_called_gone(monkeypatch, beside, here):
     other = beside()
-    monkeypatch.setattr(identity, "_seen", lambda pid: None)
+    monkeypatch.setattr(identity, "_process_status", lambda pid: None)
     assert not is_gone(other.owner, here)
     other.kill()
     assert is_gone(other.owner, here)

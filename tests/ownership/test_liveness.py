@@ -148,7 +148,7 @@ def test_evidence_of_this_host_names_owner_and_moment(monkeypatch):
     me = this_process(Uuid7Ids())
     mine = me.owner(Uuid7Ids())
     dead = ProcessIdentity(me.host_id, 101, "4711").owner(Uuid7Ids())
-    monkeypatch.setattr(identity, "_seen", lambda pid: None)
+    monkeypatch.setattr(identity, "_process_status", lambda pid: None)
     monkeypatch.setattr(identity, "may_exist", lambda pid: False)
     found = local_probe(me)(dead, mine, NOW)
     assert found == LivenessEvidence(dead, NOW, "same-host-pid-dead")

@@ -47,7 +47,7 @@ def started(engine: EngineSpans) -> str | None:
 
 
 def killed(engine: EngineSpans, facts: ExecutionFacts, inside: str) -> None:
-    """A drain whose process dies inside a step: what had ended by then was sent, what was open never is."""
+    """An execution whose process dies inside a step: what had ended by then was sent, what was open never is."""
 
     def until_it_dies() -> None:
         engine.execution(facts).__enter__()
@@ -114,7 +114,7 @@ def test_a_start_is_a_child_of_what_the_caller_does(engine, spans):
     assert tree(spans) == "POST /letters\n  start newsletter [success]"
 
 
-def test_a_drain_is_named_for_people_and_for_viewers_of_agents(engine, spans):
+def test_an_execution_is_named_for_people_and_for_viewers_of_agents(engine, spans):
     with engine.execution(execution_facts(None, 4)) as close:
         close("completed")
     first, last = spans
@@ -138,7 +138,7 @@ def test_a_drain_is_named_for_people_and_for_viewers_of_agents(engine, spans):
     }
 
 
-def test_what_the_others_hang_on_is_sent_when_the_drain_begins(engine, spans):
+def test_the_parent_of_the_other_spans_is_sent_when_the_execution_begins(engine, spans):
     with engine.execution(execution_facts(started(engine))) as close:
         assert [span.name for span in spans] == ["start newsletter", "invoke_workflow newsletter"]
         with engine.step(step("write")) as ended:
@@ -175,7 +175,7 @@ def test_an_author_may_write_on_the_current_span_of_a_body(engine, spans, caplog
     assert caplog.records == []
 
 
-def test_linked_drains_are_traces_of_their_own(spans):
+def test_linked_executions_are_traces_of_their_own(spans):
     engine = EngineSpans(linked=True)
     text = started(engine)
     for facts in (execution_facts(text, 1), execution_facts(text, 2), execution_facts(None, 3)):

@@ -62,7 +62,7 @@ def test_a_table_has_exactly_the_outcomes_of_its_operation(counter, fixed, opera
     assert set(table.answers) == answered(operation)
     for outcome, series in table.answers.items():
         assert series.counter == counter
-        assert series.attributes == {**fixed, "outcome": outcome_counts.spelled(outcome)}
+        assert series.attributes == {**fixed, "outcome": outcome_counts.outcome_name(outcome)}
     assert table.failure.attributes == {**fixed, "outcome": "failure"}
     assert table.interrupt.attributes == {**fixed, "outcome": "interrupt"}
 
@@ -83,7 +83,7 @@ def test_the_series_of_the_contract_are_as_many_as_it_says():
 
 
 def test_every_outcome_has_a_name_of_its_own():
-    spelled = {outcome_counts.spelled(outcome) for outcome in outcome_classes()}
+    spelled = {outcome_counts.outcome_name(outcome) for outcome in outcome_classes()}
     assert len(spelled) == len(outcome_classes()) > 30
     assert {"fence_lost", "run_id_taken", "activated", "no_such_approval"} <= spelled
 

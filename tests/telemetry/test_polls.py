@@ -60,7 +60,7 @@ async def test_the_span_of_a_poll_that_found_something_spans_the_poll(watched, e
     assert poll.attributes["count"] == 2
 
 
-async def test_databases_are_told_to_keep_silent_during_a_poll(watched, examples):
+async def test_instrumentations_of_databases_are_suppressed_during_a_poll(watched, examples):
     seen = []
 
     async def look(*given):

@@ -124,7 +124,7 @@ async def test_a_lost_fence_is_an_answer_and_no_defect(watched, examples):
     assert all(span.status.status_code is StatusCode.UNSET for span in watched.spans)
 
 
-async def test_who_cannot_be_told_which_run_asked_decides_all_the_same(watched, examples):
+async def test_a_decision_whose_run_cannot_be_read_is_made_all_the_same(watched, examples):
     async def gone(approval_id):
         raise ApprovalStoreError("persistence_failed", "find", "gone")
 

@@ -246,7 +246,7 @@ async def test_a_failure_is_marked_and_its_text_is_kept_out():
     assert not any("4711-is-a-secret" in span.to_json() for span in spans)
 
 
-async def test_whoever_does_not_want_to_be_watched_is_not():
+async def test_a_worker_without_telemetry_is_not_observed():
     with recorded_spans() as spans, recorded_counters() as counted:
         async with open_sqlite(":memory:") as stores:
             client = Client(stores, telemetry=False)

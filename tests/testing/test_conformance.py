@@ -13,12 +13,12 @@ import pytest
 from belay_testing.answers import possible
 from belay_testing.cases import CASES, case
 from belay_testing.conformance import (
-    BesideConformance,
-    EngineBesideConformance,
+    AuxiliaryConformance,
+    EngineAuxiliaryConformance,
     EngineConformance,
     ProcessConformance,
     SchemaConformance,
-    SharedBesideConformance,
+    SharedAuxiliaryConformance,
     SharedConformance,
     StoreConformance,
 )
@@ -63,9 +63,9 @@ HONEST = "Gap('test_two[False]', because='it is not right')"
 WHOLE = (
     StoreConformance,
     EngineConformance,
-    EngineBesideConformance,
+    EngineAuxiliaryConformance,
     ProcessConformance,
-    SharedBesideConformance,
+    SharedAuxiliaryConformance,
     SchemaConformance,
 )
 """The suites of a driver that has everything."""
@@ -107,34 +107,34 @@ def test_an_answer_that_was_never_given_fails_the_run_and_is_named(tmp_path: Pat
 
 
 def test_a_run_of_some_tests_says_so_and_fails_nobody(pytester: pytest.Pytester):
-    code, told = run(pytester, "", "-k", "test_one")
-    assert (code, "(not every test was run)" in told) == (0, True)
-    assert "never answered" not in told
+    code, reported = run(pytester, "", "-k", "test_one")
+    assert (code, "(not every test was run)" in reported) == (0, True)
+    assert "never answered" not in reported
 
 
 def test_the_name_of_a_chapter_selects_its_tests(pytester: pytest.Pytester):
     chapter = SUITE.replace("Short(Chapter)", "Apart(Chapter)").replace("TestShort(Short)", "TestShort(Apart)")
     pytester.makepyfile(test_short=chapter.replace("GAPS", f"{HONEST},"))
-    for name, told in (("Apart and test_one", "1 passed, 2 deselected"), ("Elsewhere", "3 deselected")):
-        assert told in pytester.runpytest_inprocess(*OPTIONS, "-k", name).stdout.str()
+    for name, reported in (("Apart and test_one", "1 passed, 2 deselected"), ("Elsewhere", "3 deselected")):
+        assert reported in pytester.runpytest_inprocess(*OPTIONS, "-k", name).stdout.str()
 
 
 def test_a_gap_that_has_closed_is_a_failure(pytester: pytest.Pytester):
-    code, told = run(pytester, f"{HONEST}, {CLOSED}")
+    code, reported = run(pytester, f"{HONEST}, {CLOSED}")
     assert code == 1
-    assert "XPASS(strict)" in told
-    assert "it was once so" in told
+    assert "XPASS(strict)" in reported
+    assert "it was once so" in reported
 
 
 def test_a_gap_that_names_no_test_is_a_failure(pytester: pytest.Pytester):
-    code, told = run(pytester, f"{HONEST}, {NAMELESS}")
-    assert (code, "2 passed, 1 xfailed" in told) == (1, True)
-    assert "gap names no test: test_three" in told
+    code, reported = run(pytester, f"{HONEST}, {NAMELESS}")
+    assert (code, "2 passed, 1 xfailed" in reported) == (1, True)
+    assert "gap names no test: test_three" in reported
 
 
 def test_a_promise_that_is_not_kept_is_a_failure(pytester: pytest.Pytester):
-    code, told = run(pytester, "")
-    assert (code, "1 failed, 2 passed" in told) == (1, True)
+    code, reported = run(pytester, "")
+    assert (code, "1 failed, 2 passed" in reported) == (1, True)
 
 
 def test_the_answers_of_a_store_are_those_of_its_unions():
@@ -152,7 +152,7 @@ def test_the_answers_of_a_store_are_those_of_its_unions():
 
 
 def test_no_chapter_hides_a_test_of_another():
-    for suite in (*WHOLE, BesideConformance, SharedConformance):
+    for suite in (*WHOLE, AuxiliaryConformance, SharedConformance):
         inherited = [
             name for base in suite.__mro__ for name in vars(base) if name.startswith("test") and base is not suite
         ]

@@ -74,7 +74,7 @@ async def test_nothing_of_a_session_stays_at_the_server(belay_postgres):
         await outside.close()
 
 
-async def test_a_straight_connection_is_refused_by_the_pooler(belay_postgres):
+async def test_a_direct_connection_is_refused_by_the_pooler(belay_postgres):
     with pytest.raises(Exception, match="io"):
         async with open_straight(pooled(belay_postgres.url, "")):
             pass

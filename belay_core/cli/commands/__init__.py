@@ -1,1 +1,1 @@
-"""The commands, one module each; what they need beyond click they import when they run."""
+"""The commands, one module each; each imports what it needs beyond click when it runs."""

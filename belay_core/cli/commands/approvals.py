@@ -5,10 +5,10 @@ from functools import partial
 import click
 
 from belay_core.cli import options
-from belay_core.cli.approval_text import show_asked
+from belay_core.cli.approval_text import show_approval
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, say
+from belay_core.cli.output import write_json, write_line
 from belay_core.errors import InvalidInput
 
 _MOST: int = 1_000
@@ -36,12 +36,12 @@ async def _listed(session: CommandSession, *, run: str | None, limit: int, as_js
         await session.client.get(run)
     found = await session.client.approvals(run, limit=limit)
     if as_json:
-        emit([approval_document(each) for each in found])
+        write_json([approval_document(each) for each in found])
         return DONE
     for number, each in enumerate(found):
         if number:
-            say()
-        show_asked(each, session.now_ms)
+            write_line()
+        show_approval(each, session.now_ms)
     if not found:
-        say("nothing waits for a decision")
+        write_line("nothing waits for a decision")
     return DONE

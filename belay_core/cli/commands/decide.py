@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import click
 
 from belay_core.cli import options
-from belay_core.cli.approval_text import show_asked
+from belay_core.cli.approval_text import show_approval
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE, REFUSED
-from belay_core.cli.identity import who
+from belay_core.cli.identity import acting_user
 from belay_core.cli.json_input import stored_text
-from belay_core.cli.output import ask, complain, emit, may_ask, say
-from belay_core.cli.time_text import moment
+from belay_core.cli.output import ask_yes, is_interactive, write_error, write_json, write_line
+from belay_core.cli.time_text import time_text
 from belay_core.errors import InvalidInput
 from belay_core.records.attempt import JsonValue
 from belay_core.stores.approvals import AlreadyDecided, Decided, NoSuchApproval, SubjectChanged, TooLate
@@ -44,8 +44,8 @@ def _at_gate(function: "Callable[..., int]") -> "Callable[..., int]":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """What was typed."""
+class _DecisionRequest:
+    """The decision that was typed."""
 
     run: str
     gate: str | None
@@ -69,44 +69,44 @@ def approve(*, edit: str | None, by: str | None, database: str | None, **typed: 
     decided. In a terminal it asks first, unless --yes is given.
     """
     edited = None if edit is None else stored_text("edited", edit)
-    wish = _Wish(decision="approved", edited=edited, by=who(by), **typed)  # type: ignore[arg-type]  # as _AT_GATE says
-    return with_client(database, partial(_decide, wish=wish))
+    request = _DecisionRequest(decision="approved", edited=edited, by=acting_user(by), **typed)  # type: ignore[arg-type]  # as _AT_GATE says
+    return with_client(database, partial(_decide, request=request))
 
 
 @click.command()
 @_at_gate
 def reject(*, by: str | None, database: str | None, **typed: str | bool | None) -> int:
-    """Reject what a gate of a run asks; in all else like approve."""
-    wish = _Wish(decision="rejected", by=who(by), **typed)  # type: ignore[arg-type]  # as _AT_GATE says
-    return with_client(database, partial(_decide, wish=wish))
+    """Reject what a gate of a run asks; otherwise like approve."""
+    request = _DecisionRequest(decision="rejected", by=acting_user(by), **typed)  # type: ignore[arg-type]  # as _AT_GATE says
+    return with_client(database, partial(_decide, request=request))
 
 
-async def _decide(session: CommandSession, *, wish: _Wish) -> int:
-    asked = await _asked(session, wish)
-    if asked is None:
-        return _tell(NoSuchApproval(), wish, None)
-    if not wish.as_json:
-        show_asked(asked, session.now_ms, wish.edited)
-        if may_ask() and not wish.yes and not ask(f"{_verb(wish)} this as {wish.by}?"):
-            complain("belay: nothing was decided")
+async def _decide(session: CommandSession, *, request: _DecisionRequest) -> int:
+    approval = await _find_approval(session, request)
+    if approval is None:
+        return _report(NoSuchApproval(), request, None)
+    if not request.as_json:
+        show_approval(approval, session.now_ms, request.edited)
+        if is_interactive() and not request.yes and not ask_yes(f"{_verb(request)} this as {request.by}?"):
+            write_error("belay: nothing was decided")
             return REFUSED
     answer = await session.client.decide(
-        asked,
-        wish.decision,
-        by=wish.by,
-        reason=wish.reason,
-        edited_text=wish.edited,
-        digest=wish.digest,
+        approval,
+        request.decision,
+        by=request.by,
+        reason=request.reason,
+        edited_text=request.edited,
+        digest=request.digest,
     )
-    return _tell(answer, wish, asked)
+    return _report(answer, request, approval)
 
 
-async def _asked(session: CommandSession, wish: _Wish) -> "ApprovalRecord | None":
-    """The asking that is meant: the one that is open, else the last that was; its answer says how it ended."""
+async def _find_approval(session: CommandSession, request: _DecisionRequest) -> "ApprovalRecord | None":
+    """The approval that is meant: the open one, else the last one, whose decision tells how it ended."""
     meant = [
         each
-        for each in (await session.client.history(wish.run)).approvals
-        if wish.gate in (None, each.gate) and wish.approval in (None, each.approval_id)
+        for each in (await session.client.history(request.run)).approvals
+        if request.gate in (None, each.gate) and request.approval in (None, each.approval_id)
     ]
     waiting = [each for each in meant if each.decision is None]
     if len(waiting) > 1:
@@ -117,58 +117,60 @@ async def _asked(session: CommandSession, wish: _Wish) -> "ApprovalRecord | None
     return found[-1] if found else None
 
 
-def _tell(answer: "DecideOutcome", wish: _Wish, asked: "ApprovalRecord | None") -> int:
-    if wish.as_json:
-        emit(_document(answer, wish, asked))
+def _report(answer: "DecideOutcome", request: _DecisionRequest, approval: "ApprovalRecord | None") -> int:
+    if request.as_json:
+        write_json(_document(answer, request, approval))
     elif isinstance(answer, Decided):
-        say(_sentence(answer, wish))
+        write_line(_sentence(answer, request))
     else:
-        complain(f"belay: nothing was decided: {_sentence(answer, wish)}")
+        write_error(f"belay: nothing was decided: {_sentence(answer, request)}")
     return DONE if isinstance(answer, Decided) else REFUSED
 
 
-def _sentence(answer: "DecideOutcome", wish: _Wish) -> str:
+def _sentence(answer: "DecideOutcome", request: _DecisionRequest) -> str:
     match answer:
         case Decided(decided_at_ms=at_ms):
-            edited = "" if wish.edited is None else ", as edited"
-            return f"{wish.decision} by {wish.by} at {moment(at_ms)}{edited}"
+            edited = "" if request.edited is None else ", as edited"
+            return f"{request.decision} by {request.by} at {time_text(at_ms)}{edited}"
         case AlreadyDecided(decision=decision, decided_by=by, decided_at_ms=at_ms):
-            return f"already {decision} by {by or 'nobody named'} at {moment(at_ms)}"
+            return f"already {decision} by {by or 'nobody named'} at {time_text(at_ms)}"
         case SubjectChanged():
             return "the subject is another one than the digest says"
         case TooLate():
             return "it is too late; the gate has lapsed or was withdrawn, or the run is over"
         case NoSuchApproval():
-            return f"run {wish.run} asks nothing of the kind"
+            return f"run {request.run} asks nothing of the kind"
         case _:
             assert_never(answer)
 
 
-def _document(answer: "DecideOutcome", wish: _Wish, asked: "ApprovalRecord | None") -> dict[str, JsonValue]:
-    """The outcome, and what it is about; ``decision`` is the one that stands, where one does."""
+def _document(
+    answer: "DecideOutcome", request: _DecisionRequest, approval: "ApprovalRecord | None"
+) -> dict[str, JsonValue]:
+    """The outcome and its approval; ``decision`` is the stored one, if there is one."""
     document: dict[str, JsonValue] = {
-        "run_id": wish.run,
+        "run_id": request.run,
         "outcome": OUTCOMES[type(answer)],
-        "gate": None if asked is None else asked.gate,
-        "approval_id": None if asked is None else asked.approval_id,
-        "subject_text": None if asked is None else asked.subject,
-        "subject_digest": None if asked is None else asked.subject_digest,
+        "gate": None if approval is None else approval.gate,
+        "approval_id": None if approval is None else approval.approval_id,
+        "subject_text": None if approval is None else approval.subject,
+        "subject_digest": None if approval is None else approval.subject_digest,
     }
     match answer:
         case Decided(decided_at_ms=at_ms):
-            standing: dict[str, JsonValue] = {"decision": wish.decision, "decided_by": wish.by}
-            standing |= {"decided_at": moment(at_ms), "edited_text": wish.edited}
+            standing: dict[str, JsonValue] = {"decision": request.decision, "decided_by": request.by}
+            standing |= {"decided_at": time_text(at_ms), "edited_text": request.edited}
         case AlreadyDecided(decision=decision, decided_by=by, decided_at_ms=at_ms):
-            standing = {"decision": decision, "decided_by": by, "decided_at": moment(at_ms)}
+            standing = {"decision": decision, "decided_by": by, "decided_at": time_text(at_ms)}
         case _:
             standing = {}
     return document | standing
 
 
-def _verb(wish: _Wish) -> str:
-    if wish.decision == "rejected":
+def _verb(request: _DecisionRequest) -> str:
+    if request.decision == "rejected":
         return "reject"
-    return "approve" if wish.edited is None else "approve the edited form of"
+    return "approve" if request.edited is None else "approve the edited form of"
 
 
 OUTCOMES = {

@@ -7,8 +7,8 @@ import click
 from belay_core.cli import options
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, facts, say
-from belay_core.cli.time_text import moment_and_age
+from belay_core.cli.output import write_fields, write_json, write_line
+from belay_core.cli.time_text import time_and_age
 
 
 @click.command()
@@ -16,7 +16,7 @@ from belay_core.cli.time_text import moment_and_age
 @options.database
 @options.as_json
 def explain(*, run: str, database: str | None, as_json: bool) -> int:
-    """Say why a run stands where it stands, and what gets it going."""
+    """Explain the state of a run, and what makes it continue."""
     return with_client(database, partial(_explained, run=run, as_json=as_json))
 
 
@@ -25,18 +25,18 @@ async def _explained(session: CommandSession, *, run: str, as_json: bool) -> int
 
     found = await session.client.explain(run)
     if as_json:
-        emit(explanation_document(found))
+        write_json(explanation_document(found))
         return DONE
-    facts(
+    write_fields(
         [
             ("run", found.run_id),
             ("workflow", found.workflow),
             ("state", found.state),
             ("because", found.because),
-            ("since", moment_and_age(found.since_ms, session.now_ms)),
-            ("wakes", moment_and_age(found.wakes_at_ms, session.now_ms)),
+            ("since", time_and_age(found.since_ms, session.now_ms)),
+            ("wakes", time_and_age(found.wakes_at_ms, session.now_ms)),
         ]
     )
     for number, way in enumerate(found.ways_out):
-        say(f"{'ways out' if number == 0 else '        '}  {way}")
+        write_line(f"{'ways out' if number == 0 else '        '}  {way}")
     return DONE

@@ -5,9 +5,9 @@ import asyncio
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import admitted, plain_errors, require_file
+from belay_core.cli.database import checked_url, reportable_errors, require_file
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, say
+from belay_core.cli.output import write_json, write_line
 from belay_core.stores.drivers import find_migrations
 
 
@@ -24,7 +24,7 @@ def migrate(*, sql: bool, since: int | None, check: bool, roles: bool, database:
     Migrations only go forward; running this again changes nothing. With --sql they are printed, for those who apply
     them by other means.
     """
-    url = admitted(database)
+    url = checked_url(database)
     if sql + check + roles > 1:
         raise click.UsageError("only one of --sql, --check and --roles can be given")
     if since is not None and not sql:
@@ -36,45 +36,45 @@ def migrate(*, sql: bool, since: int | None, check: bool, roles: bool, database:
     elif check:
         require_file(url)
         asyncio.run(_checked(url))
-        _tell([], as_json=as_json)
+        _report([], as_json=as_json)
     else:
-        _tell(asyncio.run(_applied(url)), as_json=as_json)
+        _report(asyncio.run(_applied(url)), as_json=as_json)
     return DONE
 
 
 async def _script(url: str, since: int) -> str:
-    async with plain_errors(url):
+    async with reportable_errors(url):
         return find_migrations(url).sql(since)
 
 
 async def _roles(url: str) -> str:
-    async with plain_errors(url):
+    async with reportable_errors(url):
         return find_migrations(url).roles()
 
 
 async def _checked(url: str) -> None:
-    async with plain_errors(url):
+    async with reportable_errors(url):
         await find_migrations(url).check(url)
 
 
 async def _applied(url: str) -> list[tuple[int, str]]:
-    async with plain_errors(url):
+    async with reportable_errors(url):
         return await find_migrations(url).migrate(url)
 
 
 def _print(script: str, *, as_json: bool) -> None:
     if as_json:
-        emit({"sql": script})
+        write_json({"sql": script})
         return
     for line in script.splitlines():
-        say(line)
+        write_line(line)
 
 
-def _tell(applied: list[tuple[int, str]], *, as_json: bool) -> None:
+def _report(applied: list[tuple[int, str]], *, as_json: bool) -> None:
     if as_json:
-        emit({"applied": [{"id": number, "name": name} for number, name in applied]})
+        write_json({"applied": [{"id": number, "name": name} for number, name in applied]})
         return
     for number, name in applied:
-        say(f"applied {number:04d} {name}")
+        write_line(f"applied {number:04d} {name}")
     if not applied:
-        say("the schema is up to date")
+        write_line("the schema is up to date")

@@ -9,10 +9,10 @@ import click
 from belay_core.cli import options
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE
-from belay_core.cli.identity import who
+from belay_core.cli.identity import acting_user
 from belay_core.cli.json_input import stored_text
-from belay_core.cli.output import emit, say
-from belay_core.cli.time_text import moment
+from belay_core.cli.output import write_json, write_line
+from belay_core.cli.time_text import time_text
 from belay_core.errors import InvalidInput, InvalidTransitionError
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
-    """What is said, how it is named, and how it reads."""
+class _OperatorResolution:
+    """A resolution, its name in JSON, and its text for people."""
 
     resolution: "Resolution"
     name: str
-    reads: str
+    text: str
 
 
 @click.command()
@@ -49,52 +49,56 @@ def resolve(
     database: str | None,
     as_json: bool,
 ) -> int:
-    """Give an operator's word on a run in review.
+    """Resolve a run in review, as its operator.
 
-    `belay explain RUN` says what is to be answered. The JSON of --happened may also be in a file, as @FILE, or come
+    `belay explain RUN` says what is to be resolved. The JSON of --happened may also be in a file, as @FILE, or come
     from the standard input, as -.
     """
-    word = _word(happened, retry=retry, give_up=give_up)
-    return with_client(database, partial(_resolved, run=run, step=step, word=word, by=who(by), as_json=as_json))
+    answer = _chosen(happened, retry=retry, give_up=give_up)
+    return with_client(
+        database, partial(_resolved, run=run, step=step, answer=answer, by=acting_user(by), as_json=as_json)
+    )
 
 
-def _word(happened: str | None, *, retry: bool, give_up: bool) -> _Word:
+def _chosen(happened: str | None, *, retry: bool, give_up: bool) -> _OperatorResolution:
     from belay_core.records.commands import GiveUp, Happened, Retry
 
     if [happened is not None, retry, give_up].count(True) != 1:
         raise InvalidInput("resolution", "must be exactly one of --happened JSON, --retry and --give-up")
     if happened is not None:
-        return _Word(Happened(stored_text("happened", happened)), "happened", "took place")
+        return _OperatorResolution(Happened(stored_text("happened", happened)), "happened", "took place")
     if retry:
-        return _Word(Retry(), "retry", "is to be tried again")
-    return _Word(GiveUp(), "give_up", "is given up")
+        return _OperatorResolution(Retry(), "retry", "is to be tried again")
+    return _OperatorResolution(GiveUp(), "give_up", "is given up")
 
 
-async def _resolved(session: CommandSession, *, run: str, step: str | None, word: _Word, by: str, as_json: bool) -> int:
-    about = step or await _orphan(session, run, word)
-    answer = await session.client.resolve(run, word.resolution, by=by, step_key=about)
-    at = moment(answer.resolved_at_ms)
+async def _resolved(
+    session: CommandSession, *, run: str, step: str | None, answer: _OperatorResolution, by: str, as_json: bool
+) -> int:
+    about = step or await _orphan(session, run, answer)
+    outcome = await session.client.resolve(run, answer.resolution, by=by, step_key=about)
+    at = time_text(outcome.resolved_at_ms)
     if as_json:
-        emit({"run_id": run, "step_key": about, "resolution": word.name, "by": by, "resolved_at": at})
+        write_json({"run_id": run, "step_key": about, "resolution": answer.name, "by": by, "resolved_at": at})
     else:
         subject = f"run {run}" if about is None else f"run {run}: step {about}"
-        say(f"{subject} {word.reads}, says {by} at {at}")
+        write_line(f"{subject} {answer.text}, says {by} at {at}")
     return DONE
 
 
-async def _orphan(session: CommandSession, run: str, word: _Word) -> str | None:
-    """The key of the one step that waits for a word; None where the run as a whole does."""
+async def _orphan(session: CommandSession, run: str, answer: _OperatorResolution) -> str | None:
+    """The key of the one step that waits for a resolution; None if the run as a whole does."""
     history = await session.client.history(run)
     latest = {each.step_key: each for each in history.attempts}
     orphans = [each for each in latest.values() if _is_orphaned(each)]
     open_ones = [each.step_key for each in orphans if each.resolved_at_ms is None]
     if len(open_ones) == 1:
         return open_ones[0]
-    if open_ones and word.name != "give_up":
+    if open_ones and answer.name != "give_up":
         raise InvalidInput("step_key", f"several steps are orphaned, name one: {', '.join(open_ones)}")
     if orphans and not open_ones:
         last = orphans[-1]
-        said = f"{last.resolved_by} has said so at {moment(last.resolved_at_ms)}"
+        said = f"{last.resolved_by} has said so at {time_text(last.resolved_at_ms)}"
         raise InvalidTransitionError(f"run {run} has its word on step {last.step_key} and waits for a worker: {said}")
     return None
 

@@ -7,7 +7,7 @@ import click
 from belay_core.cli import options
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, say, table
+from belay_core.cli.output import write_json, write_line, write_table
 from belay_core.cli.time_text import age
 
 
@@ -36,13 +36,13 @@ async def _listed(session: CommandSession, *, wanted: dict[str, str | int | None
         await session.client.get(last)
     found = await session.client.list(**wanted)  # type: ignore[arg-type]  # the options have the parameters' names
     if as_json:
-        emit([run_document(run) for run in found])
+        write_json([run_document(run) for run in found])
     elif found:
         rows = [
             (shown_state(run), age(session.now_ms - run.created_at_ms), run.workflow or "-", run.run_id)
             for run in found
         ]
-        table(("STATE", "AGE", "WORKFLOW", "RUN"), rows)
+        write_table(("STATE", "AGE", "WORKFLOW", "RUN"), rows)
     else:
-        say("no runs")
+        write_line("no runs")
     return DONE

@@ -8,8 +8,8 @@ import click
 from belay_core.cli import options
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, facts, say, table
-from belay_core.cli.time_text import duration, moment, moment_and_age
+from belay_core.cli.output import write_fields, write_json, write_line, write_table
+from belay_core.cli.time_text import duration, time_and_age, time_text
 from belay_core.clock import Millis
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, WorkflowRun
 
 _MOST: Final = 2_000
-"""Characters of a payload that are shown; what is left out is counted."""
+"""Characters of a payload that are shown; the number of characters left out is added."""
 
 
 @click.command()
@@ -27,7 +27,7 @@ _MOST: Final = 2_000
 def show(*, run: str, database: str | None, as_json: bool) -> int:
     """Show what is recorded of a run: its attempts, its approvals and the events of its journal.
 
-    Long payloads are cut where they are shown, and say so; --json has them whole.
+    Long payloads are shortened, and say so; --json has them whole.
     """
     return with_client(database, partial(_shown, run=run, as_json=as_json))
 
@@ -38,7 +38,7 @@ async def _shown(session: CommandSession, *, run: str, as_json: bool) -> int:
     history = await session.client.history(run)
     journal = await session.client.journal(run)
     if as_json:
-        emit(history_document(history, journal))
+        write_json(history_document(history, journal))
         return DONE
     _run(history.run, session.now_ms)
     _attempts(history.attempts, session.now_ms)
@@ -52,23 +52,23 @@ def _run(run: "WorkflowRun", now_ms: Millis) -> None:
     from belay_core.client.explanation import shown_state
 
     owner = None if run.owner is None else f"process {run.owner.pid} on {run.owner.host_id}"
-    facts(
+    write_fields(
         [
             ("run", run.run_id),
             ("workflow", run.workflow),
             ("state", shown_state(run)),
             ("key", run.idempotency_key),
             ("priority", str(run.priority) if run.priority else None),
-            ("created", moment_and_age(run.created_at_ms, now_ms)),
-            ("started", moment_and_age(run.started_at_ms, now_ms)),
-            ("finished", moment_and_age(run.finished_at_ms, now_ms)),
+            ("created", time_and_age(run.created_at_ms, now_ms)),
+            ("started", time_and_age(run.started_at_ms, now_ms)),
+            ("finished", time_and_age(run.finished_at_ms, now_ms)),
             ("owner", owner),
-            ("heartbeat", moment_and_age(run.heartbeat_at_ms, now_ms)),
+            ("heartbeat", time_and_age(run.heartbeat_at_ms, now_ms)),
             ("takeovers", str(run.takeovers) if run.takeovers else None),
-            ("wakes", moment_and_age(run.waiting.wake_at_ms, now_ms) if run.waiting else None),
-            ("cancel requested", moment_and_age(run.cancel_requested_at_ms, now_ms)),
-            ("input", _cut(run.input)),
-            ("result", _cut(run.result)),
+            ("wakes", time_and_age(run.waiting.wake_at_ms, now_ms) if run.waiting else None),
+            ("cancel requested", time_and_age(run.cancel_requested_at_ms, now_ms)),
+            ("input", _shortened(run.input)),
+            ("result", _shortened(run.result)),
             ("error", _error(run.error)),
         ]
     )
@@ -77,30 +77,30 @@ def _run(run: "WorkflowRun", now_ms: Millis) -> None:
 def _attempts(attempts: "tuple[StepRecord, ...]", now_ms: Millis) -> None:
     if not attempts:
         return
-    say()
+    write_line()
     ordered = sorted(attempts, key=lambda each: (each.started_at_ms, each.step_key, each.attempt))
     rows = [
         (each.step_key, str(each.attempt), each.state.value, _took(each, now_ms), _error(each.error) or "")
         for each in ordered
     ]
-    table(("STEP", "ATTEMPT", "STATE", "TOOK", "ERROR"), rows)
+    write_table(("STEP", "ATTEMPT", "STATE", "TOOK", "ERROR"), rows)
 
 
 def _approval(approval: "ApprovalRecord", now_ms: Millis) -> None:
     decided = f"{approval.decision} by {approval.decided_by}" if approval.decided_by else approval.decision
-    say()
-    facts(
+    write_line()
+    write_fields(
         [
             ("gate", approval.gate),
             ("approval", approval.approval_id),
-            ("asked", moment_and_age(approval.asked_at_ms, now_ms)),
-            ("lapses", moment_and_age(approval.lapse_at_ms, now_ms)),
-            ("subject", _cut(approval.subject)),
+            ("asked", time_and_age(approval.asked_at_ms, now_ms)),
+            ("lapses", time_and_age(approval.lapse_at_ms, now_ms)),
+            ("subject", _shortened(approval.subject)),
             ("digest", approval.subject_digest),
             ("decision", decided or "none yet"),
-            ("decided", moment_and_age(approval.decided_at_ms, now_ms)),
-            ("reason", _cut(approval.reason)),
-            ("edited", _cut(approval.edited)),
+            ("decided", time_and_age(approval.decided_at_ms, now_ms)),
+            ("reason", _shortened(approval.reason)),
+            ("edited", _shortened(approval.edited)),
         ]
     )
 
@@ -108,9 +108,9 @@ def _approval(approval: "ApprovalRecord", now_ms: Millis) -> None:
 def _journal(journal: "tuple[JournalEntry, ...]") -> None:
     if not journal:
         return
-    say()
-    rows = [(str(each.entry), moment(each.at_ms) or "", each.kind, _cut(each.facts) or "") for each in journal]
-    table(("ENTRY", "AT", "EVENT", "FACTS"), rows)
+    write_line()
+    rows = [(str(each.entry), time_text(each.at_ms) or "", each.kind, _shortened(each.facts) or "") for each in journal]
+    write_table(("ENTRY", "AT", "EVENT", "FACTS"), rows)
 
 
 def _took(attempt: "StepRecord", now_ms: Millis) -> str:
@@ -120,16 +120,16 @@ def _took(attempt: "StepRecord", now_ms: Millis) -> str:
 
 
 def _error(text: str | None) -> str | None:
-    """Type and message of a stored error; the traceback is left to ``--json``."""
+    """Type and message of a stored error; only ``--json`` has the traceback."""
     from belay_core.cli.documents import payload
 
     value = payload(text)
     if not isinstance(value, dict) or "type" not in value:
-        return _cut(text)
-    return _cut(f"{value['type']}: {value.get('message', '')}".removesuffix(": "))
+        return _shortened(text)
+    return _shortened(f"{value['type']}: {value.get('message', '')}".removesuffix(": "))
 
 
-def _cut(text: str | None) -> str | None:
+def _shortened(text: str | None) -> str | None:
     if text is None or len(text) <= _MOST:
         return text
     return f"{text[:_MOST]} .. and {len(text) - _MOST} more characters"

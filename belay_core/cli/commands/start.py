@@ -10,7 +10,7 @@ import click
 from belay_core.cli import options
 from belay_core.cli.database import CommandSession, with_client
 from belay_core.cli.error_report import DONE, REFUSED
-from belay_core.cli.output import complain, emit, say
+from belay_core.cli.output import write_error, write_json, write_line
 from belay_core.errors import InvalidInput, RunCancelled, RunFailed
 from belay_core.records.attempt import JsonValue
 
@@ -52,7 +52,7 @@ def start(  # noqa: PLR0913  (each is an option of the command)
     from belay_core.cli.json_input import input_of
 
     definition = _definition(find_app(app), workflow, app)
-    starting = {"idempotency_key": key, "run_id": run_id, "priority": priority, "run_at": _moment(at)}
+    starting = {"idempotency_key": key, "run_id": run_id, "priority": priority, "run_at": _start_time(at)}
     value = input_of(definition, given)
     work = partial(_started, definition=definition, value=value, starting=starting, wait=wait, as_json=as_json)
     return with_client(database, work, makes_file=True)
@@ -64,7 +64,7 @@ def _definition(known: "Mapping[str, Definition[Any, Any]]", workflow: str, app:
     return known[workflow]
 
 
-def _moment(given: str | None) -> datetime | None:
+def _start_time(given: str | None) -> datetime | None:
     if given is None:
         return None
     try:
@@ -87,7 +87,7 @@ async def _started(
     if wait:
         return await _ended(session, handle, facts, as_json=as_json)
     if as_json:
-        emit(facts)
+        write_json(facts)
     else:
         _say_started(handle)
     return DONE
@@ -95,19 +95,19 @@ async def _started(
 
 def _say_started(handle: "RunHandle[Any]") -> None:
     word = "is started" if handle.created else "was there already, and is untouched"
-    say(f"run {handle.run_id} {word}")
+    write_line(f"run {handle.run_id} {word}")
 
 
 async def _ended(
     session: CommandSession, handle: "RunHandle[Any]", facts: dict[str, JsonValue], *, as_json: bool
 ) -> int:
-    """Wait for the end of the run and tell it."""
+    """Wait for the end of the run and print its result or error."""
     from belay_core.values import json
 
     if not as_json:
         _say_started(handle)
     try:
-        # By its id alone: the result is printed as it is stored, whatever type this version of the app gives it.
+        # By its id alone: the result is printed as it is stored, whatever its type in this version of the app.
         result: JsonValue = await session.client.result(str(handle.run_id))
     except RunFailed as failed:
         facts |= {"status": "failed", "error": {"type": failed.type, "message": failed.message}}
@@ -119,9 +119,9 @@ async def _ended(
         facts |= {"status": "completed", "result": result}
         line, code = json.encode(result), DONE
     if as_json:
-        emit(facts)
+        write_json(facts)
     elif code == DONE:
-        say(line)
+        write_line(line)
     else:
-        complain(f"belay: {line}")
+        write_error(f"belay: {line}")
     return code

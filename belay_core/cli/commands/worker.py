@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from belay_core.cli import options
-from belay_core.cli.database import opened
+from belay_core.cli.database import open_database
 from belay_core.cli.error_report import DONE
-from belay_core.cli.output import emit, say
+from belay_core.cli.output import write_json, write_line
 from belay_core.cli.visible_text import visible
 from belay_core.clock import SystemClock
 from belay_core.errors import InvalidInput
@@ -30,7 +30,7 @@ _IDLE_ENDS_WITHIN: Final = 1_000.0
 
 
 @click.command()
-@click.option("--concurrency", type=int, default=100, show_default=True, help="So many runs in hand at once.")
+@click.option("--concurrency", type=int, default=100, show_default=True, help="At most so many runs at a time.")
 @click.option(
     "--grace", type=float, default=30.0, show_default=True, metavar="SECONDS", help="How long running steps may end."
 )
@@ -38,7 +38,7 @@ _IDLE_ENDS_WITHIN: Final = 1_000.0
 @options.database
 @options.as_json
 def worker(*, concurrency: int, grace: float, app: str | None, database: str | None, as_json: bool) -> int:
-    """Execute the runs of an app until told to stop, by SIGTERM or Ctrl-C.
+    """Execute the runs of an app until SIGTERM or Ctrl-C.
 
     Then it takes no further run, lets running steps end within the grace, and releases its runs to other workers.
     With --json it writes one JSON object a line, when it is ready and when it has left.
@@ -50,7 +50,7 @@ def worker(*, concurrency: int, grace: float, app: str | None, database: str | N
     definitions = find_app(app)
     _log_visibly()
     asyncio.run(_work(definitions, database, concurrency, timedelta(seconds=grace), as_json=as_json))
-    _leave(as_json=as_json)
+    _report_left(as_json=as_json)
     return DONE
 
 
@@ -65,24 +65,24 @@ async def _work(
     from belay_core.gc_tuning import tune_gc
     from belay_core.worker import Worker
 
-    async with opened(database, makes_file=True) as stores:
+    async with open_database(database, makes_file=True) as stores:
         working = Worker(stores, definitions.values(), concurrency=concurrency, grace=grace)
         names = sorted(definitions)
         line = f"worker {os.getpid()} is ready for {', '.join(names)}"
         facts: dict[str, JsonValue] = {"pid": os.getpid(), "workflows": [*names], "concurrency": concurrency}
         tune_gc()
-        await working.run(ready=lambda: _tell("ready", line, facts, as_json=as_json))
+        await working.run(ready=lambda: _report("ready", line, facts, as_json=as_json))
 
 
-def _tell(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:
+def _report(event: str, line: str, facts: "dict[str, JsonValue]", *, as_json: bool) -> None:
     if as_json:
-        emit({"event": event, **facts})
+        write_json({"event": event, **facts})
     else:
-        say(line)
+        write_line(line)
 
 
-def _leave(*, as_json: bool) -> None:
-    """Say that the worker has left; end the process here if steps are still running in threads."""
+def _report_left(*, as_json: bool) -> None:
+    """Print that the worker has left; exit the process here if steps are still running in threads."""
     clock = SystemClock()
     until = clock.elapsed() + _IDLE_ENDS_WITHIN
     for thread in _step_threads():
@@ -90,11 +90,11 @@ def _leave(*, as_json: bool) -> None:
         thread.join(max(0.0, until - clock.elapsed()) / 1000)
     running = len(_step_threads())
     line = f"worker {os.getpid()} has left" + (f"; steps still running in threads: {running}" if running else "")
-    _tell("left", line, {"pid": os.getpid(), "threads_running": running}, as_json=as_json)
+    _report("left", line, {"pid": os.getpid(), "threads_running": running}, as_json=as_json)
     if running:
-        # Nothing can stop a thread, and the interpreter waits for all of them before it ends: a step that hangs would
-        # keep the process for ever, after its grace and with its runs already let go. So nothing waits here; what is
-        # buffered is written first, as os._exit writes nothing.
+        # A thread cannot be stopped, and the interpreter joins all of them at exit: a step that hangs would keep the
+        # process for ever, after its grace and with its runs released. So the process exits without joining them;
+        # buffers are flushed first, as os._exit flushes nothing.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -113,7 +113,7 @@ def _log_visibly() -> None:
 
 
 class _Visible(logging.Formatter):
-    """Messages and tracebacks may hold stored text: they hide nothing, and no line of them passes for another event."""
+    """Escapes control characters: messages and tracebacks may hold stored text, which must not fake a log event."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
         return visible(super().formatMessage(record))

@@ -1,1 +1,1 @@
-"""Connections, transactions and what a database answers when they fail."""
+"""Connections, transactions, and the translation of their errors."""

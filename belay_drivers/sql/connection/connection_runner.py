@@ -1,4 +1,4 @@
-"""How work on a connection is carried to a database: on the event loop, or in one thread of its own."""
+"""Run work on a connection: on the event loop, or in a dedicated thread."""
 
 import asyncio
 import threading
@@ -19,10 +19,10 @@ _Jobs: TypeAlias = "SimpleQueue[_Job[Any] | None]"
 
 
 class DriverThread:
-    """Does one thing after the other, in the order in which they were asked for; it begins with the first.
+    """Runs pieces of work one after another, in the order of their calls; the first one starts the thread.
 
-    It ends by ``end``, or when nobody is left to ask. It does not keep the interpreter from leaving: a transaction that
-    is under way then is rolled back by whoever opens the database next.
+    It ends by ``end``, or when this object is collected. It is a daemon thread: a transaction that is open when the
+    interpreter exits is rolled back at the next opening of the database.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,22 +32,22 @@ class DriverThread:
         weakref.finalize(self, self._jobs.put, None)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What the work answers or raises; a caller who is cancelled before it begins withdraws it.
+        """The result or exception of the work; a caller that is cancelled before the work begins withdraws it.
 
         Raises ``RuntimeError`` after the end.
         """
-        return await self._asked(work)
+        return await self._submit(work)
 
     async def end(self, last: Callable[[], None]) -> None:
-        """Do one more thing, after all that was asked for, and come back when the thread is gone."""
-        answered = self._asked(last)
+        """Run ``last`` after all other work, and return when the thread has ended."""
+        answered = self._submit(last)
         self._ended = True
         self._jobs.put(None)
-        # Whoever is cancelled does not wait, but it is done.
+        # A cancelled caller does not wait, but ``last`` is run.
         await asyncio.shield(answered)
         self._thread.join()
 
-    def _asked(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+    def _submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         if self._ended:
             raise RuntimeError("the thread has ended")
         if self._thread.ident is None:
@@ -58,44 +58,44 @@ class DriverThread:
 
 
 class _Job(Generic[T]):
-    """A piece of work, and who waits for it on which loop."""
+    """A piece of work with the future and the loop of its caller."""
 
     __slots__ = ("_context", "_loop", "_work", "answered")
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        # The caller's, in which whoever traces the driver's calls looks for their span.
+        # The caller's context, in which instrumentations of the driver find the current span.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self.answered: asyncio.Future[T] = self._loop.create_future()
 
     def do(self) -> None:
-        """In the thread: do it, and tell the loop."""
+        """In the thread: run the work, and pass its result to the loop."""
         if self.answered.cancelled():
             return
         try:
             value = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001  (it is raised to whoever waits, and the thread lives on)
-            # A future takes no StopIteration, and its caller would wait for ever.
-            told = RuntimeError("the work raised StopIteration") if isinstance(error, StopIteration) else error
-            self._tell(self.answered.set_exception, told)
+        except BaseException as error:  # noqa: BLE001  (raised to the caller; the thread goes on)
+            # A future accepts no StopIteration, and its caller would wait for ever.
+            raised = RuntimeError("the work raised StopIteration") if isinstance(error, StopIteration) else error
+            self._report(self.answered.set_exception, raised)
         else:
-            self._tell(self.answered.set_result, value)
+            self._report(self.answered.set_result, value)
 
-    def _tell(self, how: Callable[[Any], None], what: object) -> None:
-        # A loop that is closed has nobody who waits.
+    def _report(self, how: Callable[[Any], None], result: object) -> None:
+        # A closed loop has no waiters.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._told, how, what)
+            self._loop.call_soon_threadsafe(self._deliver, how, result)
 
-    def _told(self, how: Callable[[Any], None], what: object) -> None:
+    def _deliver(self, how: Callable[[Any], None], result: object) -> None:
         if not self.answered.done():
-            how(what)
+            how(result)
 
 
 def _do_all(jobs: _Jobs) -> None:
     while (job := jobs.get()) is not None:
         job.do()
-        # What it holds is not held until the next one comes.
+        # Drops the references of this job before the wait for the next one.
         del job
 
 
@@ -104,28 +104,28 @@ class Session(Protocol):
 
     @abstractmethod
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection; what it begins stays open."""
+        """Run the work on the connection; its transaction stays open."""
 
     @abstractmethod
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back; one that is ``broken`` is not used by anybody again."""
+        """Return the connection; one that is ``broken`` is not reused."""
 
 
 class ConnectionRunner(Protocol):
-    """Opens a connection for a piece of work, does it, and gives the connection back."""
+    """Opens a connection for a piece of work, runs it, and returns the connection."""
 
     @property
     @abstractmethod
     def sync_engine(self) -> Engine:
-        """The engine whose events tell what is sent."""
+        """The engine whose events report what is sent."""
 
     @abstractmethod
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection; what it leaves open is rolled back."""
+        """Run the work on a connection; an open transaction is rolled back at its end."""
 
     @abstractmethod
     async def hold(self) -> Session:
-        """A connection for as long as the caller keeps it."""
+        """A connection until the caller closes it."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -139,18 +139,18 @@ class LoopSession(Session):
         self._connection = connection
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection."""
+        """Run the work on the connection."""
         return await self._connection.run_sync(work)
 
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if broken:
             await self._connection.invalidate()
         await self._connection.close()
 
 
 class LoopRunner(ConnectionRunner):
-    """Over an asyncio driver, on the running loop."""
+    """A runner over an asyncio driver, on the running event loop."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -161,12 +161,12 @@ class LoopRunner(ConnectionRunner):
         return self.engine.sync_engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection."""
+        """Run the work on a connection."""
         async with self.engine.connect() as connection:
             return await connection.run_sync(work)
 
     async def hold(self) -> Session:
-        """A connection for as long as the caller keeps it."""
+        """A connection until the caller closes it."""
         return LoopSession(await self.engine.connect())
 
     async def close(self) -> None:
@@ -175,7 +175,7 @@ class LoopRunner(ConnectionRunner):
 
 
 class ThreadRunner(ConnectionRunner):
-    """Over a driver that blocks, in one thread: a whole transaction costs one hop there and back."""
+    """A runner over a blocking driver, in one thread: a whole transaction costs one switch to it and back."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
@@ -187,7 +187,7 @@ class ThreadRunner(ConnectionRunner):
         return self._engine
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on a connection."""
+        """Run the work on a connection."""
 
         def connected() -> T:
             with self._engine.connect() as connection:
@@ -209,18 +209,18 @@ class ThreadRunner(ConnectionRunner):
 
 
 class _ThreadSession(Session):
-    """A connection used in its own thread only."""
+    """A connection that is used only in its own thread."""
 
     def __init__(self, connection: Connection, thread: DriverThread) -> None:
         self._connection = connection
         self._thread = thread
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Do the work on the connection."""
+        """Run the work on the connection."""
         return await self._thread.do(lambda: work(self._connection))
 
     async def close(self, *, broken: bool) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         if broken:
             await self._thread.do(self._connection.invalidate)
         await self._thread.do(self._connection.close)

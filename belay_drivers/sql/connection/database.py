@@ -1,4 +1,4 @@
-"""How statements reach a database: one transaction a write, told apart by what is known of its end.
+"""Transactions on a database: one transaction a write, with its outcome: done, failed, or commit unknown.
 
 A body is a plain function of a ``Connection``; it may run more than once, against the state committed meanwhile.
 """
@@ -22,30 +22,30 @@ from belay_drivers.sql.connection.dialect import Failure, SqlDialect
 from belay_drivers.sql.connection.statement_channel import NotSent
 from belay_drivers.sql.connection.uncancelled import Cancelled, run_uncancelled
 
-_CURRENT: Final[ContextVar[Optional["Scope"]]] = ContextVar("belay_open_write", default=None)
+_CURRENT: Final[ContextVar[Optional["WriteScope"]]] = ContextVar("belay_open_write", default=None)
 
 
-class Scope:
-    """One level of an open write on one database: the transaction itself, or a savepoint in it.
+class WriteScope:
+    """One scope of an open write on one database: the transaction itself, or a savepoint in it.
 
-    What is done at a level goes one after another (``turn``), a level within it included.
+    Work in a scope is serialized (``turn``), including that of a nested scope.
     """
 
-    def __init__(self, database: object, parent: "Scope | None" = None) -> None:
+    def __init__(self, database: object, parent: "WriteScope | None" = None) -> None:
         self.database = database
         self.parent = parent
-        """The level that this one is a savepoint of."""
-        self.around: Scope | None = None
-        """The level it was opened in, on whatever database."""
+        """The scope that this one is a savepoint of."""
+        self.around: WriteScope | None = None
+        """The scope it was opened in, on any database."""
         self.turn = asyncio.Lock()
         self.hooks: list[Hook] = []
         self.writer: Writer | None = None
         self.left = False
-        self._token: Token[Scope | None] | None = None
+        self._token: Token[WriteScope | None] | None = None
 
     @property
     def over(self) -> bool:
-        """Whether this level, or one it is part of, was left."""
+        """Whether this scope, or an outer one, has ended."""
         return self.left or (self.parent is not None and self.parent.over)
 
     def __enter__(self) -> Self:
@@ -58,32 +58,32 @@ class Scope:
             _CURRENT.reset(self._token)
         self.left = True
 
-    def admit(self) -> None:
-        """Refuse a call that comes too late, or that would wait for the level it is made in."""
+    def check_open(self) -> None:
+        """Raise ``WriterError`` for a call after the end of the scope, or for one that would wait for its own scope."""
         if self.over:
             raise WriterError("ended", "write", "this transaction is over")
         current = innermost(self.database)
         if current is not None and current.is_within(self):
             raise _inside()
 
-    def is_within(self, level: "Scope") -> bool:
-        """Whether this is a savepoint of that level, or of one within it."""
+    def is_within(self, level: "WriteScope") -> bool:
+        """Whether this is a savepoint of that scope, at any depth."""
         return self.parent is not None and (self.parent is level or self.parent.is_within(level))
 
 
-def innermost(database: object) -> Scope | None:
-    """The level of an open write on this database that the call is made in."""
+def innermost(database: object) -> WriteScope | None:
+    """The innermost scope of an open write on this database that the call is made in."""
     return next((level for level in _around() if level.database is database and not level.over), None)
 
 
-def admit_outside(database: object) -> None:
-    """Refuse a call past an open write: it would not see what that wrote, and might wait for it for ever."""
-    # Most calls are made outside of any write.
+def refuse_inside(database: object) -> None:
+    """Raise ``WriterError`` inside an open write: another connection would not see it, and might deadlock with it."""
+    # Most calls are outside of any write.
     if _CURRENT.get() is not None and innermost(database) is not None:
         raise _inside()
 
 
-def _around() -> Iterator[Scope]:
+def _around() -> Iterator[WriteScope]:
     level = _CURRENT.get()
     while level is not None:
         yield level
@@ -98,16 +98,16 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 ATTEMPTS: Final = 10
-"""How often a write is sent at most, when each time is known not to have happened."""
+"""At most so many tries of a write, each known not to have happened."""
 LOST_ATTEMPTS: Final = 5
-"""How often a write is sent at most when connections are lost before it can be sent."""
+"""At most so many tries of a write when connections are lost before it is sent."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T_co]):
-    """The transaction ended as its body wanted; ``kept`` is whether what it wrote stays."""
+    """The transaction ended as its body asked; ``kept`` is whether it was committed."""
 
     value: T_co
     kept: bool = True
@@ -115,7 +115,7 @@ class Done(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Generic[T_co]):
-    """The commit was sent and no reply came; ``value`` is what would have been answered, None where nobody knows."""
+    """The commit was sent and its reply was lost; ``value`` is the body's result, None if there was none."""
 
     failure: Failure
     value: T_co | None
@@ -126,7 +126,7 @@ Sent: TypeAlias = Done[T] | Unknown[T]
 
 
 def undone(tx: Connection, value: T) -> T:
-    """Give the value back, and let nothing stay of what this transaction wrote."""
+    """Return the value, and roll this transaction back."""
     transaction = tx.get_nested_transaction() or tx.get_transaction()
     if transaction is not None:
         transaction.rollback()
@@ -134,7 +134,7 @@ def undone(tx: Connection, value: T) -> T:
 
 
 class _Progress(Generic[T]):
-    """How far a transaction came; read after it failed."""
+    """The progress of a transaction; read after it failed."""
 
     def __init__(self) -> None:
         self.committing = False
@@ -143,36 +143,36 @@ class _Progress(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The ways to one database; ``straight`` is the engine of its wire, where that has one of its own."""
+    """The connections to one database; ``direct`` is the engine of its statement channel, if that has its own."""
 
     write: ConnectionRunner
     read: ConnectionRunner
-    straight: Engine | None = None
+    direct: Engine | None = None
 
 
 class Sender(ABC):
-    """What stores send bodies through: a database, or a transaction that is open on one."""
+    """Sends the bodies of stores: to a database, or inside an open transaction."""
 
     dialect: SqlDialect
 
     @property
     @abstractmethod
     def sync_engines(self) -> tuple[Engine, ...]:
-        """The engines below, whose events tell what is sent; the writing one first."""
+        """The engines below, whose events report what is sent; the writing one first."""
 
     @abstractmethod
     async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
-        """Run a body so that all it writes stays, or nothing; ``tried`` times it was sent already, and failed."""
+        """Run a body atomically; it was tried ``tried`` times already, and failed."""
 
     @abstractmethod
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
 
     async def write(self, body: Body[T], resent: Body[T] | None = None, *, tried: int = 0) -> T:
-        """Run a body to a known end.
+        """Run a body until its outcome is known.
 
-        When no reply came to a commit, ``resent`` is run instead of it: it has to find out whether the first one
-        happened. Without it the body has to be one that may happen twice.
+        If the reply to a commit was lost, ``resent`` is run instead of it: it has to find out whether the first try
+        was committed. Without it the body must be idempotent.
         """
         sent = await self.send(body, tried=tried)
         for _ in range(ATTEMPTS):
@@ -185,7 +185,7 @@ class Sender(ABC):
 
 
 class Database(Sender):
-    """Sends bodies, retries what is known not to have happened, and hides what drivers say."""
+    """Sends bodies, retries those that are known not to have happened, and hides the text of driver errors."""
 
     def __init__(
         self,
@@ -208,40 +208,42 @@ class Database(Sender):
     @property
     def sync_engines(self) -> tuple[Engine, ...]:
         """The engines below."""
-        ways = (self._engines.write.sync_engine, self._engines.read.sync_engine, self._engines.straight)
+        ways = (self._engines.write.sync_engine, self._engines.read.sync_engine, self._engines.direct)
         return tuple(engine for engine in ways if engine is not None)
 
     async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
-        """Run a body in one transaction; waiting for a turn can be cancelled, being sent is waited for."""
-        admit_outside(self)
-        async with _turn(self.write_lock):
-            return await self._outlast(lambda: self._transaction(self._engines.write, body), self.before_retry, tried)
+        """Run a body in one transaction; the wait for the lock can be cancelled, a sent transaction is awaited."""
+        refuse_inside(self)
+        async with _locked(self.write_lock):
+            return await self._run_shielded(
+                lambda: self._transaction(self._engines.write, body), self.before_retry, tried
+            )
 
     async def send_direct(self, send: Callable[[], Awaitable[T]]) -> Sent[T]:
-        """Send something over a wire that is done whole or not at all; the value where no reply came is None."""
-        admit_outside(self)
-        async with _turn(self.write_lock):
-            return await self._outlast(lambda: self._straight(send), self.before_retry)
+        """Send an atomic operation over a statement channel; without a reply the value is None."""
+        refuse_inside(self)
+        async with _locked(self.write_lock):
+            return await self._run_shielded(lambda: self._send_whole(send), self.before_retry)
 
     async def send_once(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
-        """The same, and nothing is tried again. Whoever calls is not to be cancelled."""
+        """The same without retries; the caller must shield it from cancellation."""
         if self.write_lock is None:
-            return await self._straight(send)
+            return await self._send_whole(send)
         async with self.write_lock:
-            return await self._straight(send)
+            return await self._send_whole(send)
 
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body that writes nothing."""
         return await self.look(lambda: self._engines.read.run(body))
 
     async def look(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Read over a wire."""
-        admit_outside(self)
-        async with _turn(self._read_lock):
+        """Read over a statement channel, with retries."""
+        refuse_inside(self)
+        async with _locked(self._read_lock):
             return await self._known(lambda: self._reading(read))
 
     async def hold(self) -> Session:
-        """A connection to write on for as long as the caller keeps it; the caller has the turn."""
+        """A connection for writes until the caller closes it; the caller holds the write lock."""
         try:
             return await self._engines.write.hold()
         except Exception as error:
@@ -251,29 +253,29 @@ class Database(Sender):
         raise failure.undone().error()
 
     def on_retry(self, listener: Hook) -> None:
-        """Call ``listener`` whenever a write is going to be repeated; one that is known already is not added."""
+        """Call ``listener`` before each retry of a write; a known listener is not added twice."""
         if listener not in self._listeners:
             self._listeners.append(listener)
 
     async def before_retry(self, tried: int) -> None:
-        """Tell that a write is going to be repeated, and give what stood in its way time to go."""
+        """Report a retry of a write, and wait before it."""
         for listener in self._listeners:
             listener()
         await self.pause(tried)
 
     async def pause(self, tried: int) -> None:
-        """Wait before the next try, the longer the more there were."""
+        """Wait before the next try, longer after each one."""
         longest = min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
-        # Real time on purpose: what is waited for is another process, which no test clock moves.
+        # Real time on purpose: the wait is for another process, which does not follow a test clock.
         await asyncio.sleep(longest * (0.5 + self._jitter.draw() / 2))  # noqa: TID251
 
     async def _known(self, once: Callable[[], Awaitable[Done[T] | Failure]]) -> T:
-        sent = await self._outlast(once, self.pause)
+        sent = await self._run_shielded(once, self.pause)
         if isinstance(sent, Unknown):
             raise sent.failure.error()
         return sent.value
 
-    async def _outlast(
+    async def _run_shielded(
         self,
         once: Callable[[], Awaitable[Sent[T] | Failure]],
         again: Callable[[int], Awaitable[None]],
@@ -316,7 +318,7 @@ class Database(Sender):
             return Unknown(failure, progress.value)
         return failure.undone()
 
-    async def _straight(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
+    async def _send_whole(self, send: Callable[[], Awaitable[T]]) -> Sent[T] | Failure:
         try:
             async with asyncio.timeout(self.patience):
                 return Done(await send())
@@ -337,7 +339,7 @@ class Database(Sender):
         return failure.undone()
 
 
-def _turn(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
+def _locked(lock: asyncio.Lock | None) -> AbstractAsyncContextManager[None]:
     return nullcontext() if lock is None else lock
 
 

@@ -1,4 +1,4 @@
-"""What databases disagree on, as small as it can be kept."""
+"""The differences between the databases, as few as possible."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ from belay_core.errors import DatabaseCode, DatabaseError
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a driver's exception says, without a word of its text.
+    """The kind of a driver's exception, without its text.
 
     ``again`` is whether the same statement may succeed later and is known not to have happened; ``lost`` whether the
-    connection went away, so that what was sent last may have happened or not.
+    connection was lost, so that the last statement may have happened or not.
     """
 
     code: DatabaseCode
@@ -24,21 +24,21 @@ class Failure:
     lost: bool = False
 
     def error(self) -> DatabaseError:
-        """The failure as the cause callers are shown."""
+        """The failure as the cause in a store's error."""
         return DatabaseError(self.code, self.sqlstate, transient=self.again)
 
     def undone(self) -> "Failure":
-        """The same where no commit had been sent: a connection that goes away takes its transaction with it."""
+        """The same without a commit sent: a lost connection rolls its transaction back."""
         return replace(self, again=self.again or self.lost)
 
 
 Fate: TypeAlias = Literal["committed", "aborted", "in progress", "unknown"]
-"""What became of a transaction; ``unknown`` where the database cannot tell any more."""
+"""The outcome of a transaction; ``unknown`` if the database no longer has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A transaction as the database itself names it; ``history`` tells whether it is the same database still."""
+    """The database's own id of a transaction; ``history`` identifies the database and its timeline."""
 
     number: str
     backend: int
@@ -46,11 +46,11 @@ class Mark:
 
 
 _MOST_CAUSES: Final = 8
-"""How deep a database's exception is looked for among its wrappings."""
+"""Maximum depth at which a database's exception is searched in a chain of causes."""
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception and what it was raised from, the outermost first."""
+    """An exception and its causes, the outermost first."""
     link: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if link is None:
@@ -60,13 +60,13 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 class SqlDialect(Protocol):
-    """One database's way of saying what the shared statements mean."""
+    """The parts of the shared statements that differ between databases."""
 
     name: str
 
     @abstractmethod
     def insert_if_absent(self, table: Table) -> Insert:
-        """An INSERT that does nothing where any unique key of its row exists."""
+        """An INSERT that does nothing if any unique key of its row exists."""
 
     @abstractmethod
     def insert_or_replace(
@@ -76,24 +76,24 @@ class SqlDialect(Protocol):
 
     @abstractmethod
     def speaks(self, engine: Engine) -> bool:
-        """Whether this engine reaches a database of this kind."""
+        """Whether this engine connects to a database of this kind."""
 
     @abstractmethod
     def explain(self, error: BaseException) -> Failure | None:
-        """What an exception of the database's driver means; None where it is somebody else's."""
+        """The failure of an exception of the database's driver; None for any other exception."""
 
     @abstractmethod
     def is_empty(self, tx: Connection) -> bool:
-        """Whether the database holds nothing of anybody's."""
+        """Whether the database has no tables."""
 
     @abstractmethod
     def mark(self, tx: Connection) -> Mark | None:
-        """The open transaction's name; None where its end needs no asking for, or it has written nothing."""
+        """The id of the open transaction; None if its outcome is never unknown, or it has written nothing."""
 
     @abstractmethod
     def fate(self, tx: Connection, mark: Mark) -> Fate:
-        """What became of a transaction to whose commit no reply came; it is ended where it still waits."""
+        """The outcome of a transaction whose commit got no reply; it is aborted if it is still open."""
 
     @abstractmethod
     def join(self, tx: Connection) -> None:
-        """Be in a transaction on a connection of the caller's, whatever the caller's engine does about beginning."""
+        """Ensure an open transaction on a connection of the caller's, whatever its engine's autobegin does."""

@@ -1,4 +1,4 @@
-"""From a failing database to the error of a store: what is raised repeats nothing of what was sent or answered."""
+"""Translate database failures into store errors, which repeat nothing of what was sent or returned."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias, TypeVar, cast
@@ -12,24 +12,24 @@ Fails: TypeAlias = Callable[[DatabaseError | Undecodable], StoreError]
 
 
 async def translate_errors(work: Awaitable[T], fails: Fails) -> T:
-    """Do the work; a failure of the database is raised as what ``fails`` makes of it."""
+    """Await the work; a failure of the database is raised as the error that ``fails`` makes of it."""
     try:
         return await work
     except (DatabaseError, Undecodable) as failure:
         error = fails(failure)
-    # Out here, so that no driver's exception is a context of this one.
+    # Raised here, so that no driver's exception is its context.
     raise error
 
 
 def code_of(failure: DatabaseError) -> str:
-    """The store's word for a failure of the database."""
+    """The store's code for a failure of the database."""
     return "constraint" if failure.code == "constraint" else "persistence_failed"
 
 
 def is_transient(error: BaseException, seen: "set[int] | None" = None) -> bool:
-    """Whether what failed here, below whatever wraps it, was a database that asks for another try.
+    """Whether the root of an error is a database failure that may be retried.
 
-    The first failure of a database on the way decides; of several that were raised together each has to be one.
+    The first database failure in the chain decides; of an exception group each member has to be one.
     """
     seen = set() if seen is None else seen
     for link in _chain(error, seen):

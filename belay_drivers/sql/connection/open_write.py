@@ -1,4 +1,4 @@
-"""One open write: a transaction on a connection of its own, and how stores send through it."""
+"""One open write: a transaction on its own connection, and the sender of the stores inside it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,21 +8,21 @@ from sqlalchemy import Connection, Engine, NestedTransaction
 from typing_extensions import override
 
 from belay_drivers.sql.connection.connection_runner import Session
-from belay_drivers.sql.connection.database import Body, Done, Scope, Sender
+from belay_drivers.sql.connection.database import Body, Done, Sender, WriteScope
 from belay_drivers.sql.connection.dialect import Failure, SqlDialect
 from belay_drivers.sql.connection.uncancelled import Cancelled, run_uncancelled
 
 T = TypeVar("T")
 
 
-class _Stranded(Exception):
-    """A savepoint could not be rolled back: what is left of the transaction is not what its user believes."""
+class _RollbackFailed(Exception):
+    """A savepoint could not be rolled back: the state of the transaction is not what its caller expects."""
 
 
 class OpenWrite:
-    """A transaction from its beginning to its end; what is sent in it is waited for, whoever is cancelled.
+    """A transaction from begin to end; every statement in it is awaited, also if its caller is cancelled.
 
-    ``lost`` is set once nothing of it can be kept any more: then nothing further is sent.
+    ``lost`` is set once the transaction cannot commit any more: then nothing further is sent.
     """
 
     def __init__(
@@ -36,29 +36,29 @@ class OpenWrite:
         self._turn = asyncio.Lock()
 
     async def do(self, work: Callable[[Connection], T]) -> T:
-        """Do work on the connection. Raises ``DatabaseError`` where the database failed; nothing of the work stays."""
+        """Run work on the connection. Raises ``DatabaseError`` if the database failed; the work is rolled back then."""
         async with self._turn:
             if self.lost is not None:
                 raise self.lost.error()
-            return await run_uncancelled(self._carried(work), Cancelled(), self._patience)
+            return await run_uncancelled(self._run(work), Cancelled(), self._patience)
 
     async def attempt(self, body: Body[T]) -> Done[T]:
-        """Do work in a savepoint of its own."""
+        """Run a body in its own savepoint."""
         return await self.do(lambda connection: _in_savepoint(connection, body))
 
     async def commit(self) -> Failure | None:
-        """Commit; where that failed, how. A ``lost`` failure may have happened or not."""
+        """Commit; returns the failure, if there was one. After a ``lost`` failure the outcome is unknown."""
         return await self._failure_of(_committed)
 
     async def close(self, *, committed: bool) -> None:
-        """Roll back what is not committed, and give the connection back."""
+        """Roll back unless committed, and return the connection."""
         async with self._turn:
             broken = self.lost is not None and self.lost.lost
             if not committed and not broken:
                 broken = await self._failure_of(_rolled_back) is not None
             await self._session.close(broken=broken)
 
-    async def _carried(self, work: Callable[[Connection], T]) -> T:
+    async def _run(self, work: Callable[[Connection], T]) -> T:
         try:
             return await self._session.run(work)
         except Exception as error:
@@ -66,13 +66,13 @@ class OpenWrite:
             if failure is None:
                 raise
             failure = failure.undone()
-            if failure.lost or isinstance(error, _Stranded):
+            if failure.lost or isinstance(error, _RollbackFailed):
                 self.lost = failure
         except BaseException:
-            # Cut off in the middle of a statement.
+            # Cancelled in the middle of a statement.
             self.lost = Failure("io", again=True, lost=True)
             raise
-        # Out here, so that no driver's exception is a context of this one.
+        # Raised here, so that no driver's exception is its context.
         raise failure.error()
 
     async def _failure_of(self, work: Callable[[Connection], None]) -> Failure | None:
@@ -88,9 +88,9 @@ class OpenWrite:
 
 
 class SavepointSender(Sender):
-    """What the stores inside a write send through: each body is a savepoint of it, and none is repeated."""
+    """The sender of the stores inside a write: each body is a savepoint of it, and none is repeated."""
 
-    def __init__(self, opened: OpenWrite, scope: Scope) -> None:
+    def __init__(self, opened: OpenWrite, scope: WriteScope) -> None:
         self.dialect = opened.dialect
         self.opened = opened
         self._scope = scope
@@ -102,35 +102,35 @@ class SavepointSender(Sender):
 
     @override
     async def send(self, body: Body[T], *, tried: int = 0) -> Done[T]:
-        return await in_turn(self._scope, lambda: self.opened.attempt(body))
+        return await serialized(self._scope, lambda: self.opened.attempt(body))
 
     @override
     async def read(self, body: Callable[[Connection], T]) -> T:
         return (await self.send(body)).value
 
 
-async def in_turn(scope: Scope, work: Callable[[], Awaitable[T]]) -> T:
-    """Do work at a level of an open write, when what was begun there before is over."""
-    scope.admit()
+async def serialized(scope: WriteScope, work: Callable[[], Awaitable[T]]) -> T:
+    """Run work in a scope of an open write, after earlier work of that scope has ended."""
+    scope.check_open()
     async with scope.turn:
-        # It may have ended while we waited.
-        scope.admit()
+        # The scope may have ended during the wait.
+        scope.check_open()
         return await work()
 
 
-def begun(connection: Connection) -> None:
+def begin(connection: Connection) -> None:
     """Begin the transaction."""
     connection.begin()
 
 
 class Savepoint:
-    """A place in the transaction that can be gone back to."""
+    """A savepoint of the transaction."""
 
     def __init__(self) -> None:
         self._opened: NestedTransaction | None = None
 
     def begin(self, connection: Connection) -> None:
-        """Mark the place."""
+        """Set the savepoint."""
         self._opened = connection.begin_nested()
 
     def release(self, _connection: Connection) -> None:
@@ -139,7 +139,7 @@ class Savepoint:
             self._opened.commit()
 
     def roll_back(self, _connection: Connection) -> None:
-        """Go back to it, if it was reached at all."""
+        """Roll back to it, if it was set."""
         if self._opened is not None and self._opened.is_active:
             _roll_back(self._opened)
 
@@ -161,8 +161,8 @@ def _in_savepoint(connection: Connection, body: Body[T]) -> Done[T]:
 def _roll_back(opened: NestedTransaction, because: BaseException | None = None) -> None:
     try:
         opened.rollback()
-    except Exception as error:  # noqa: BLE001  raised as what it comes to; its cause says what it was
-        raise _Stranded from because or error
+    except Exception as error:  # noqa: BLE001  raised as _RollbackFailed, with this error as its cause
+        raise _RollbackFailed from because or error
 
 
 def _committed(connection: Connection) -> None:

@@ -1,6 +1,6 @@
-"""The straight way of hot statements to a database: over one connection, past SQLAlchemy's work on each.
+"""A channel for hot statements: over one connection, without SQLAlchemy's work on each.
 
-What is sent so is told to the listeners of the engine all the same, as SQLAlchemy would.
+Listeners of the engine's events get these statements nevertheless, as from SQLAlchemy.
 """
 
 from abc import abstractmethod
@@ -13,23 +13,23 @@ from belay_drivers.sql.statements.write_ops import Applied, WriteOp
 
 
 class NotSent(Exception):
-    """The connection could not be opened, as the cause tells; nothing was sent."""
+    """The connection could not be opened (see the cause); nothing was sent."""
 
 
 class StatementChannel(Protocol):
-    """Sends one thing at a time. What the database's driver raises is raised; what is cancelled ends the connection."""
+    """Sends one operation at a time. Exceptions of the driver are raised; a cancellation closes the connection."""
 
     @property
     @abstractmethod
     def sync_engine(self) -> Engine:
-        """The engine whose events tell what is sent."""
+        """The engine whose events report what is sent."""
 
     @abstractmethod
     async def flush(self, works: Sequence[WriteOp]) -> Sequence[Applied | None]:
-        """Do the writes that can be done plainly, in one commit; an answer for each, in their order.
+        """Execute the writes of a group in one commit; returns a result for each, in their order.
 
-        None stands for one of which nothing is stored: its fence did not hold, another row stood in its way, or it
-        asks for more than a plain write. A single write will tell.
+        None means that nothing of a write is stored: its fence was lost, it conflicts with another row, or it needs
+        more than one statement. The same write alone in a transaction finds out which.
         """
 
     @abstractmethod
@@ -38,31 +38,31 @@ class StatementChannel(Protocol):
 
 
 class EngineEvents:
-    """Tells an engine's listeners what is sent past it: before and after each statement, the commit as one."""
+    """Calls an engine's event listeners for statements of a channel: before and after each, and for the commit."""
 
     def __init__(self, engine: Engine) -> None:
         self._events: Any = engine.dispatch
-        self._line = _Line(engine)
+        self._connection = _ConnectionStub(engine)
 
-    def before(self, statement: str) -> "Context":
-        """It is about to be sent; raises what a listener raises."""
-        context = Context()
+    def before(self, statement: str) -> "StatementContext":
+        """Before a statement is sent; raises what a listener raises."""
+        context = StatementContext()
         if self._events.before_cursor_execute:
-            self._events.before_cursor_execute(self._line, None, statement, (), context, False)  # noqa: FBT003
+            self._events.before_cursor_execute(self._connection, None, statement, (), context, False)  # noqa: FBT003
         return context
 
-    def after(self, statement: str, context: "Context") -> None:
-        """Its answer has come; raises what a listener raises."""
+    def after(self, statement: str, context: "StatementContext") -> None:
+        """After its result has arrived; raises what a listener raises."""
         if self._events.after_cursor_execute:
-            self._events.after_cursor_execute(self._line, None, statement, (), context, False)  # noqa: FBT003
+            self._events.after_cursor_execute(self._connection, None, statement, (), context, False)  # noqa: FBT003
 
 
-class Context:
-    """Stands for SQLAlchemy's context of a statement, where listeners keep what they need when it is over."""
+class StatementContext:
+    """A stand-in for SQLAlchemy's context of a statement, in which listeners store data between the two events."""
 
 
-class _Line:
-    """Stands for SQLAlchemy's connection."""
+class _ConnectionStub:
+    """A stand-in for SQLAlchemy's connection."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""Cancellation: a write that was sent is waited for, so that nobody is left not knowing (kernel 8)."""
+"""Cancellation: a write that was sent is awaited, so that its outcome is known (kernel 8)."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,18 +8,17 @@ T = TypeVar("T")
 
 
 class Cancelled:
-    """Whether the caller has gone away: what is not sent yet need not be sent any more."""
+    """Whether the caller was cancelled: what is not sent yet need not be sent."""
 
     def __init__(self) -> None:
         self.now = False
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, T], cancelled: Cancelled, patience: float | None) -> T:
-    """Do the work in a task of its own and answer what it answers.
+    """Run the work in its own task, and return its result.
 
-    When the caller is cancelled, the work is waited for, however often the cancellation is repeated, up to
-    ``patience`` seconds (None: to its end); then it is cancelled itself, which ends its connection. Then the
-    cancellation goes on.
+    If the caller is cancelled, the work is awaited, also through repeated cancellations, up to ``patience`` seconds
+    (None: to its end); then it is cancelled itself, which closes its connection. Then ``CancelledError`` is raised.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -42,7 +41,7 @@ async def _end(task: "asyncio.Future[Any]", patience: float | None) -> None:
         try:
             await asyncio.wait({task}, timeout=left)
         except asyncio.CancelledError:
-            # A second cancellation says nothing new; leaving now would leave the write behind unwatched.
+            # A repeated cancellation changes nothing; returning now would leave the write without a waiter.
             continue
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""The ladder: sets of numbered migrations, each set in a block of ids of its own, and what may be applied next."""
+"""The migration plan: sets of numbered migrations, each in its own block of ids, and which are pending."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from belay_drivers.sql.schema.script_statements import statements_of
 
 COMMAND: Final = "belay migrate"
 BLOCK: Final = 1_000
-"""How many ids a set has, from its offset on."""
+"""Number of ids of a set, from its offset on."""
 GROUP: Final = "belay.migration_sets"
-"""The entry points under which other packages register their sets, by the scheme of the database's URL."""
+"""The entry point group of other packages' sets, by the scheme of the database's URL."""
 _FILE: Final = re.compile(r"(\d{4}_[a-z0-9_]+)\.sql")
 _KEY: Final = re.compile(r"(\d{1,4})_(.+)", re.ASCII)
 _NAMESPACE: Final = re.compile(r"([a-z][a-z0-9-]*)?", re.ASCII)
@@ -47,13 +47,13 @@ class MigrationSet:
 
     @property
     def prefix(self) -> str:
-        """What the recorded names begin with."""
+        """The prefix of the recorded names."""
         return f"{self.namespace}_" if self.namespace else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One change of the schema, under the id and name the ledger records it by."""
+    """One migration, with the id and name under which the ledger records it."""
 
     id: int
     name: str
@@ -68,7 +68,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the SQL, so that one that was changed after it was applied is noticed."""
+        """SHA-256 of the SQL, to detect a change after it was applied."""
         return sha256(self.sql.encode()).hexdigest()
 
     @property
@@ -77,7 +77,7 @@ class Migration:
         return statements_of(self.sql)
 
     def is_recorded_as(self, name: str, checksum: str) -> bool:
-        """Whether this is what the ledger says was applied."""
+        """Whether a ledger entry records this migration."""
         return checksum == self.checksum and (name == self.name or name in self.former)
 
 
@@ -124,10 +124,10 @@ def planned(sets: Sequence[MigrationSet]) -> tuple[Migration, ...]:
 
 
 def pending(steps: Sequence[Migration], recorded: Recorded) -> list[Migration]:
-    """What is not applied yet, in order.
+    """Migrations that are not applied yet, in order.
 
-    Raises ``SchemaMismatch`` where the ledger does not fit these migrations, and ``MigrationRefused`` where a new
-    block would lie below what is applied.
+    Raises ``SchemaMismatch`` if the ledger does not fit these migrations, and ``MigrationRefused`` if a new block
+    is below an applied one.
     """
     _check_recorded(steps, recorded)
     missing = [step for step in steps if step.id not in recorded]
@@ -150,7 +150,7 @@ def pending(steps: Sequence[Migration], recorded: Recorded) -> list[Migration]:
 
 
 def block_of(number: int) -> int:
-    """The first id of the block an id lies in."""
+    """The first id of the block of an id."""
     return number - number % BLOCK
 
 
@@ -175,7 +175,7 @@ def _check_recorded(steps: Sequence[Migration], recorded: Recorded) -> None:
 
 
 def _check_bearable(number: int, name: str, known: Sequence[int]) -> None:
-    """Refuse a migration of a newer release that took away what this code needs (decision record 10)."""
+    """Refuse a migration of a newer release that removed what this code needs (decision record 10)."""
     match = _CONTRACT.match(name)
     if match and (match[1] is None or block_of(number) + int(match[1]) > max(known)):
         raise SchemaMismatch(
@@ -194,7 +194,7 @@ def _check_unique(values: Sequence[object], what: "str") -> None:
 
 
 def _check_block(given: MigrationSet) -> None:
-    # Sets come from packages that no type checker has seen.
+    # Sets come from other packages, which may be untyped.
     if not isinstance(given.namespace, str) or not _NAMESPACE.fullmatch(given.namespace):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MigrationRefused(
             "namespace", f"the namespace {given.namespace!r} is not lower-case letters, digits, minus"
@@ -211,7 +211,7 @@ def _check_block(given: MigrationSet) -> None:
 
 
 def _migration(given: MigrationSet, key: str, sql: str) -> Migration:
-    # A name stands in a comment of the printed script: it must not leave its line.
+    # A name is part of a comment of the printed script: it must not contain a line break.
     match = _KEY.fullmatch(key) if isinstance(key, str) and key.isprintable() else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if match is None or int(match[1]) >= BLOCK or not _is_sql(sql):
         raise MigrationRefused("key", f"{key!r} of set {given.namespace!r} is no NNNN_name, 0 to 999, with its SQL")

@@ -1,4 +1,4 @@
-"""Migrating: the ladder applied forward, all or nothing, and checked at every opening."""
+"""Apply migrations forward, all or none, and check the schema at every opening."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ _NO_SCHEMA: Final = f"the database has no belay schema; run `{COMMAND}`"
 
 
 class Interrupted(Exception):
-    """Whoever asked for the migration is gone; what it did so far is rolled back."""
+    """The caller of the migration was cancelled; everything so far is rolled back."""
 
 
 def printed(steps: Sequence[Migration], applied_at: str, since: int = -1) -> str:
@@ -38,16 +38,16 @@ def printed(steps: Sequence[Migration], applied_at: str, since: int = -1) -> str
 
 
 def missing(tx: Connection, steps: Sequence[Migration]) -> list[Migration]:
-    """What is not applied yet. Raises ``SchemaMismatch`` and ``MigrationRefused``."""
+    """Migrations that are not applied yet. Raises ``SchemaMismatch`` and ``MigrationRefused``."""
     return pending(steps, _recorded(tx))
 
 
 def apply(
     tx: Connection, steps: Sequence[Migration], now_ms: Millis, *, go_on: Callable[[], bool] = lambda: True
 ) -> list[tuple[int, str]]:
-    """Apply what is missing, inside the caller's transaction, and say what that was.
+    """Apply missing migrations inside the caller's transaction; returns their ids and names.
 
-    Raises ``Interrupted`` between two statements once ``go_on`` says no, ``SchemaMismatch`` and ``MigrationRefused``.
+    Raises ``Interrupted`` between two statements once ``go_on`` is false, ``SchemaMismatch`` and ``MigrationRefused``.
     """
     applied: list[tuple[int, str]] = []
     for step in missing(tx, steps):
@@ -69,7 +69,7 @@ def apply(
 
 
 def applied_at(tx: Connection, moment: Millis) -> list[tuple[int, str]]:
-    """The id and name of each migration that the ledger says was applied at this moment."""
+    """The id and name of each migration that the ledger records at this time."""
     ledger = migrations.c
     rows = tx.execute(
         select(ledger.migration_id, ledger.name).where(ledger.applied_at == moment).order_by(ledger.migration_id)
@@ -78,7 +78,7 @@ def applied_at(tx: Connection, moment: Millis) -> list[tuple[int, str]]:
 
 
 def until_cancelled() -> Callable[[], bool]:
-    """Says, from any thread, whether the task that asked for this has not been cancelled since."""
+    """A function that returns, in any thread, whether the current task has not been cancelled since."""
     task = asyncio.current_task()
     if task is None:
         return lambda: True
@@ -87,9 +87,9 @@ def until_cancelled() -> Callable[[], bool]:
 
 
 def verify(tx: Connection, steps: Sequence[Migration], dialect: SqlDialect) -> LeaseTimes:
-    """Check that this code can work on the schema, and give the lease times kept in it.
+    """Check that this code can use the schema; returns the lease times stored in it.
 
-    Raises ``SchemaMismatch``, which names the command that helps.
+    Raises ``SchemaMismatch`` that names the command to run.
     """
     check(tx, steps, dialect)
     times = tx.execute(select(store.c.interval_ms, store.c.stale_after_ms, store.c.skew_ms)).all()

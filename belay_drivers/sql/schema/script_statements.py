@@ -1,4 +1,4 @@
-"""Cutting a script into statements, without reading SQL: a statement ends where a line ends with a semicolon."""
+"""Split a script into statements, without parsing SQL: a statement ends at a semicolon at the end of a line."""
 
 import re
 from typing import Final

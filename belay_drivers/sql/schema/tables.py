@@ -1,7 +1,7 @@
-"""The tables as statements see them. Migrations make them; a test holds the two equal.
+"""The tables as statements use them. Migrations create them; a test compares the two.
 
-Identifiers stand in key form (``keys``), moments are whole milliseconds, JSON is text. Left out are the one column
-of the journal that only its feed reads and everything a statement never names: checks, storage settings.
+Identifiers are in key form (``keys``), times are whole milliseconds, JSON is text. Left out are the one column of
+the journal that only its feed reads and everything that no statement names: checks, storage settings.
 """
 
 from sqlalchemy import (

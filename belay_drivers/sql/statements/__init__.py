@@ -1,1 +1,1 @@
-"""Statements and the rows they read and write."""
+"""SQL statements, and the conversion of rows."""

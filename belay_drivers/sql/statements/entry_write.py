@@ -1,4 +1,4 @@
-"""Writes to a run that leave one entry in its journal, by which they know their own work again."""
+"""Writes to a run with one journal entry, by which a resent write detects that the first try was committed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ _VALUES: Final = update(values).where(values.c.run_id == bindparam("b_run"))
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[A]):
-    """What is written: the entry, and the columns of the run (``bound`` are their parameters) and of its values.
+    """A write: the entry, and columns of the run (``bound`` are their parameters) and of its values.
 
-    ``answer`` makes the answer of the number the entry got.
+    ``answer`` makes the outcome from the number of the entry.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Entry(Generic[A]):
 
 
 Judge = Callable[[Connection, Columns | None], A | Entry[A]]
-"""From the locked run, or None where there is none, to an answer or to what is written; without a run it answers."""
+"""Decides from the locked run (None if there is none) on an outcome or a write; without a run on an outcome."""
 
 
 class EntryWrite(Generic[A]):
@@ -48,18 +48,18 @@ class EntryWrite(Generic[A]):
         self._sent: tuple[Noted, A] | None = None
 
     def __call__(self, tx: Connection) -> A:
-        """Judge and write."""
+        """Decide and write."""
         return self._judged(tx, lock(tx, self._key, self._now))
 
     def again(self, tx: Connection) -> A:
-        """Write once more where no reply came; the entry tells whether the first one happened.
+        """Write once more after a lost reply; the entry shows whether the first try was committed.
 
-        The lock is waited for first: who sent the first one may still be about to commit it.
+        The lock comes first: the first try may still be about to commit.
         """
         held = lock(tx, self._key, self._now)
         if self._sent is not None:
             noted, answer = self._sent
-            if noted.stands(tx):
+            if noted.is_stored(tx):
                 return undone(tx, answer)
         return self._judged(tx, held)
 

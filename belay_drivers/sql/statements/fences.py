@@ -1,8 +1,8 @@
 """The fence: proof that a run row is locked by this transaction, and that its owner may write (kernel 3 and 5).
 
-Whoever writes to an attempt, an approval or the journal of a run has to show a ``Held``, and only this module makes
-one: by the fenced update of an owner, by a lock, or by inserting the run. A condition that merely reads the run row
-is no fence on PostgreSQL, where a takeover can commit between the reading and the write.
+Every write to an attempt, an approval or the journal of a run needs a ``Held``, and only this module makes one: by
+the fenced update of an owner, by a lock, or by inserting the run. A condition that only reads the run row is no fence
+on PostgreSQL, where a takeover can commit between the read and the write.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ OVER: Final = tuple(sorted(status.value for status in TERMINAL))
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The run row is locked until this transaction ends; ``row`` is how it stands, ``now_ms`` the moment of writing."""
+    """The run row is locked until this transaction ends; ``row`` is its content, ``now_ms`` the time of the write."""
 
     key: str
     now_ms: Millis
@@ -30,7 +30,7 @@ class Held:
 
 
 def later(column: ColumnElement[int], moment: ColumnElement[int]) -> ColumnElement[int]:
-    """The later of a stored moment and a new one, in words that every database has."""
+    """The later of a stored time and a new one, in SQL of every database."""
     return case((column < moment, moment), else_=column)
 
 
@@ -64,7 +64,7 @@ OWNED: Final = and_(
 
 
 def owned_update(*guards: ColumnElement[bool], **changes: Any) -> Update:
-    """The update every owned write begins with: it fences, locks the row, and counts the write."""
+    """The first statement of every owned write: it checks the fence, locks the row, and counts the write."""
     return (
         update(runs)
         .where(OWNED, runs.c.write_seq == bindparam("b_seq"), *guards)
@@ -93,7 +93,7 @@ def lease_parameters(lease: Lease) -> dict[str, Any]:
 
 
 class Fence(NamedTuple):
-    """What an owned write is made under: the lease, the write sequence it expects, the moment."""
+    """The condition of an owned write: the lease, the expected write sequence, and the time."""
 
     lease: Lease
     seq: int
@@ -106,27 +106,27 @@ class Fence(NamedTuple):
         return {**lease_parameters(self.lease), "b_seq": self.seq, "b_now": self.now_ms}
 
     def held(self, tx: Connection, change: Update, **parameters: Any) -> Held | None:
-        """Begin an owned write with this update; None where the fence or a guard refused it."""
+        """Begin an owned write with this update; None if the fence or a guard refused it."""
         row = tx.execute(change, {**self.parameters(), **parameters}).mappings().one_or_none()
         return None if row is None else Held(key_of(self.lease.run_id), self.now_ms, row)
 
     def hold(self, tx: Connection, *, progress: bool = False) -> Held | None:
-        """Begin an owned write that changes nothing but its lease; ``progress`` resets the takeovers."""
+        """Begin an owned write without a change of the run row; ``progress`` resets the takeovers."""
         return self.held(tx, _HOLD_WITH_PROGRESS if progress else _HOLD)
 
 
 def lock(tx: Connection, run_key: str, now_ms: Millis) -> Held | None:
-    """Lock a run nobody need own; what is read of its child rows by a later statement is what is committed."""
+    """Lock a run, owned or not; later statements read the committed state of its child rows."""
     row = tx.execute(_LOCK, {"b_run": run_key}).mappings().one_or_none()
     return None if row is None else Held(run_key, now_ms, row)
 
 
 def lock_out(tx: Connection, run_key: str, now_ms: Millis) -> Held | None:
-    """Lock a run that is to be deleted: who makes a child of it waits as well."""
+    """Lock a run that is to be deleted: the creation of a child waits as well."""
     row = tx.execute(_LOCK_OUT, {"b_run": run_key}).mappings().one_or_none()
     return None if row is None else Held(run_key, now_ms, row)
 
 
 def written(run_key: str, now_ms: Millis, row: RowMapping) -> Held:
-    """A run whose row this transaction has just inserted or changed; ``row`` is what that statement returned."""
+    """A run whose row this transaction has just inserted or changed; ``row`` was returned by that statement."""
     return Held(run_key, now_ms, row)

@@ -1,4 +1,4 @@
-"""Key form: identifiers as they stand in indexes (kernel 2)."""
+"""Key form: identifiers as indexes hold them (kernel 2)."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,7 +11,7 @@ _HASHED: Final = "sha256:"
 
 
 def key_of(text: str) -> str:
-    """The identifier itself, or a hash of it where it is too long for an index or looks like a hash already."""
+    """The identifier itself, or a hash of it if it is too long for an index or has the form of a hash."""
     size = len(text) if text.isascii() else len(text.encode())
     if size <= limits.MAXIMUM_KEY_BYTES and not text.startswith(_HASHED):
         return text
@@ -19,7 +19,7 @@ def key_of(text: str) -> str:
 
 
 def full_text_of(text: str, key: str) -> str | None:
-    """What has to be kept beside the key so that the identifier can be given back: nothing where they are equal."""
+    """The identifier, to be stored with its key; None if both are equal."""
     return None if text == key else text
 
 
@@ -31,6 +31,6 @@ def step_digest(step_key: str) -> str:
 
 
 def padded(keys: Sequence[str]) -> list[str]:
-    """These keys, the last one repeated: a few lengths only, so that the database keeps the statements it prepares."""
+    """These keys, padded with the last one to a few lengths, so that prepared statements are reused."""
     length = 1 << (len(keys) - 1).bit_length()
     return [*keys, *[keys[-1]] * (length - len(keys))]

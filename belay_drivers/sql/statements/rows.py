@@ -1,4 +1,4 @@
-"""From rows to records: what is read is checked, so that a damaged row is an error and not a surprise."""
+"""Convert rows into records, with checks: a damaged row raises ``Undecodable``."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -32,7 +32,7 @@ RECORDS: Final[Select[Any]] = select(
     values.c.trace,
 ).select_from(_WITH_TEXTS)
 RECORDS_SQL: Final = str(RECORDS)
-"""The same in words that every database has; a condition may follow."""
+"""The same as SQL text of every database; a condition may follow."""
 APPROVALS: Final[Select[Any]] = select(approvals, attempts.c.full_key, values.c.full_id).select_from(
     approvals.outerjoin(
         attempts,
@@ -51,7 +51,7 @@ _STATES: Final = {state.value: state for state in StepState}
 
 
 class Undecodable(Exception):
-    """A row of this table is not one that belay wrote."""
+    """A row of this table was not written by belay."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table)
@@ -59,7 +59,7 @@ class Undecodable(Exception):
 
 
 def owner_of(row: Columns) -> OwnerId | None:
-    """The owner a run row names."""
+    """The owner in a run row."""
     if row["owner_nonce"] is None:
         return None
     return OwnerId(row["owner_host_id"], row["owner_pid"], row["owner_nonce"])
@@ -72,7 +72,7 @@ def _waiting(row: Columns) -> RunWait | None:
 
 
 def status_of(row: Columns) -> RunStatus:
-    """The status a run row names."""
+    """The status in a run row."""
     status = _STATUSES.get(row["status"])
     if status is None:
         raise Undecodable(runs.name)
@@ -108,7 +108,7 @@ def run_summary(row: Columns) -> RunSummary:
 
 
 def run_record(row: Columns) -> WorkflowRun:
-    """A run with its payloads; a request is part of a wait, and is gone with it."""
+    """A run with its payloads; a request is part of a wait, and is cleared with it."""
     return WorkflowRun(
         **_summary_fields(row),
         input=row["input"],
@@ -145,7 +145,7 @@ def step_record(row: Columns) -> StepRecord:
 
 
 def approval_record(row: Columns) -> ApprovalRecord:
-    """One asking at a gate."""
+    """One approval."""
     return ApprovalRecord(
         approval_id=ApprovalId(row["approval_id"]),
         run_id=RunId(row["full_id"] or row["run_id"]),

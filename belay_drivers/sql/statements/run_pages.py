@@ -10,7 +10,7 @@ from belay_drivers.sql.statements.rows import SUMMARIES, run_summary
 
 
 def page_of(tx: Connection, source: str, filters: RunFilters, limit: int, begin: Cursor | None) -> RunsPage:
-    """The runs behind this place that meet the filters, and the place where they go on."""
+    """The page of runs after this cursor that match the filters, with the next cursor."""
     statement = SUMMARIES.order_by(runs.c.created_at, runs.c.run_id).limit(limit + 1)
     if filters.status is not None:
         statement = statement.where(runs.c.status == filters.status.value)

@@ -1,4 +1,4 @@
-"""Writes to what belongs to a run: attempts, approvals, journal. Each asks for a ``Held`` (``fences``)."""
+"""Writes to the child rows of a run: attempts, approvals, journal. Each needs a ``Held`` (``fences``)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from belay_drivers.sql.statements.write_ops import ATTEMPT_COLUMNS, attempt_row
 
 ATTEMPT_KEY: Final = ("run_id", "step_key_digest", "attempt")
 IN_PROGRESS: Final = attempts.c.state.in_(tuple(sorted(state.value for state in OPEN)))
-"""The attempt is one that a later record replaces."""
+"""The attempt is in a state that a later record replaces."""
 DELETED: Final = "deleted"
 """The kind of the entry that the deletion of a run leaves."""
 REPLACED: Final = ("epoch", *(name for name in ATTEMPT_COLUMNS if name not in ATTEMPT_KEY))
@@ -79,7 +79,7 @@ def attempt_values(run_key: str, epoch: int, attempt: StepRecord) -> dict[str, A
 
 
 class AttemptRows:
-    """The writes, in one database's words; statements are built once."""
+    """Writes of attempts in one database's dialect; statements are built once."""
 
     def __init__(self, dialect: SqlDialect) -> None:
         self._put = dialect.insert_or_replace(attempts, ATTEMPT_KEY, REPLACED, IN_PROGRESS)
@@ -87,9 +87,9 @@ class AttemptRows:
         self._add = dialect.insert_if_absent(attempts).returning(attempts.c.attempt)
 
     def put_attempts(self, tx: Connection, held: Held, epoch: int, given: Sequence[StepRecord]) -> bool:
-        """Store attempts; False where one that has ended stands there with other content.
+        """Store attempts; False if one has ended and is stored with other content.
 
-        Then some of the others may be stored, and the caller has to undo its transaction.
+        Then some of the others may be stored, and the caller has to roll its transaction back.
         """
         missed: list[StepRecord] = []
         for attempt in given:
@@ -99,18 +99,18 @@ class AttemptRows:
         return all_stored(tx, held.key, missed)
 
     def add_attempt(self, tx: Connection, held: Held, epoch: int, attempt: StepRecord) -> bool:
-        """Store an attempt if there is none under its key; whether there was none."""
+        """Store an attempt if there is none under its key; returns whether it was stored."""
         return tx.execute(self._add, attempt_values(held.key, epoch, attempt)).one_or_none() is not None
 
 
 def insert_attempt(tx: Connection, held: Held, dialect: SqlDialect, row: Mapping[str, object]) -> bool:
-    """Store an attempt of the contract's store if there is none under its key; whether there was none."""
+    """Store an attempt of the contract's store if there is none under its key; returns whether it was stored."""
     adding = dialect.insert_if_absent(attempts).returning(attempts.c.attempt)
     return tx.execute(adding, {**row, "run_id": held.key}).one_or_none() is not None
 
 
 def all_stored(tx: Connection, run_key: str, given: Sequence[StepRecord]) -> bool:
-    """Whether each of these attempts is stored with just this content."""
+    """Whether each of these attempts is stored with exactly this content."""
     if not given:
         return True
     keys = [(step_digest(attempt.step_key), attempt.attempt) for attempt in given]
@@ -129,7 +129,7 @@ def _content(attempt: StepRecord) -> StepRecord:
 
 
 def add_approval(tx: Connection, held: Held, approval: ApprovalRecord) -> None:
-    """Store what is asked at a gate."""
+    """Store an approval."""
     tx.execute(
         _INSERT_APPROVAL,
         {
@@ -146,7 +146,7 @@ def add_approval(tx: Connection, held: Held, approval: ApprovalRecord) -> None:
 
 
 def close_approval(tx: Connection, held: Held, approval_id: str, changes: Mapping[str, object]) -> None:
-    """Give an approval its end; the caller has read, under the lock of the run, that it has none."""
+    """Decide an approval; the caller has read, under the lock of the run, that it is open."""
     tx.execute(
         update(approvals)
         .where(and_(approvals.c.approval_id == approval_id, approvals.c.run_id == held.key))
@@ -168,12 +168,12 @@ def change_attempt(tx: Connection, held: Held, digest: str, attempt: int, change
 
 
 def next_recorded(tx: Connection, held: Held) -> int:
-    """The place of the next answer among those of the run."""
+    """The next number in the order of the run's results."""
     return (tx.execute(_LAST_RECORDED, {"b_run": held.key}).scalar_one() or 0) + 1
 
 
 def withdraw_open(tx: Connection, held: Held) -> int:
-    """Withdraw what is still asked and close the gates that wait for it; how many there were."""
+    """Withdraw open approvals and close their gates; returns their number."""
     bound = {"b_run": held.key, "b_now": held.now_ms}
     open_gates = sorted(tx.execute(_WITHDRAW_OPEN, bound).scalars().all())
     if open_gates:
@@ -190,20 +190,20 @@ def note(tx: Connection, held: Held, kind: str, facts: dict[str, JsonValue]) -> 
 
 
 def note_at(tx: Connection, held: Held, entry: int, kind: str, facts: dict[str, JsonValue]) -> None:
-    """Write an entry whose number the caller has already counted on the run row."""
+    """Write an entry whose number is already counted on the run row."""
     tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, json.encode(facts)))
 
 
 def note_text(tx: Connection, held: Held, entry: int, kind: str, facts: str) -> None:
-    """Write an entry whose number the caller has counted, and whose facts are in their stored form."""
+    """Write an entry whose number is counted, with facts in their stored form."""
     tx.execute(_INSERT_JOURNAL, journal_row(held.key, entry, held.now_ms, kind, facts))
 
 
 def note_created(tx: Connection, held: Held, facts: dict[str, JsonValue]) -> None:
-    """Write the first entry of a new run, behind those of a deleted one that had its id.
+    """Write the first entry of a new run, after those of a deleted run with the same id.
 
-    The row of the run says 1 already. The number is counted by a statement of its own, which sees what a deletion
-    has committed while the row waited for it.
+    The run row holds 1 already. The number is counted by a separate statement, which sees what a deletion committed
+    while the insert waited for it.
     """
     row = journal_row(held.key, 1, held.now_ms, "created", json.encode(facts))
     entry = tx.execute(_INSERT_FIRST, {f"b_{name}": value for name, value in row.items()}).scalar_one()
@@ -219,7 +219,7 @@ def remove_all(tx: Connection, held: Held) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """An entry that a write has made; by it the write knows its own work again, should no reply come."""
+    """The journal entry of a write; after a lost reply it shows whether the write was committed."""
 
     run_key: str
     entry: int
@@ -227,14 +227,14 @@ class Noted:
     kind: str
     facts: str
 
-    def stands(self, tx: Connection) -> bool:
-        """Whether the journal has just this entry; the caller holds the run, so that nothing is under way."""
+    def is_stored(self, tx: Connection) -> bool:
+        """Whether the journal has exactly this entry; the caller has locked the run."""
         row = tx.execute(_ENTRY, {"b_run": self.run_key, "b_entry": self.entry}).one_or_none()
         return row is not None and tuple(row) == (self.at, self.kind, self.facts)
 
 
 def note_each(tx: Connection, changed: Sequence[Held], kind: str, facts: str) -> None:
-    """Write the same entry to several runs, whose rows have counted it."""
+    """Write the same entry to several runs; it is counted on their rows."""
     tx.execute(
         _INSERT_JOURNAL,
         [journal_row(held.key, held.row["last_entry"], held.now_ms, kind, facts) for held in changed],
@@ -242,7 +242,7 @@ def note_each(tx: Connection, changed: Sequence[Held], kind: str, facts: str) ->
 
 
 def note_last(tx: Connection, held: Held, notes: Sequence[str], kind: str, facts: dict[str, JsonValue]) -> None:
-    """Write what an owner noted, and then how it let the run go; the row has counted all these entries."""
+    """Write an owner's notes, and then the entry of its release; all are counted on the row."""
     last: int = held.row["last_entry"]
     first = last - len(notes)
     entries = [journal_row(held.key, first + place, held.now_ms, "noted", text) for place, text in enumerate(notes)]

@@ -1,4 +1,4 @@
-"""Writes that share a commit: what each of them is, and what a database answers of it (kernel 1 and 5)."""
+"""Writes that share a commit, and their results (kernel 1 and 5)."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -13,9 +13,9 @@ from belay_drivers.sql.statements.keys import full_text_of, key_of, step_digest
 
 
 class RecordOp:
-    """Attempts of one run, to be stored under a fence, all or none; ``rows`` and ``size`` as of the others.
+    """Attempts of one run, to be stored under a fence, all or none.
 
-    No frozen dataclass, as it is made most: that costs three times as much.
+    Not a frozen dataclass, which takes three times as long to make: this is the most frequent write.
     """
 
     __slots__ = ("attempts", "fence", "rows", "size")
@@ -32,7 +32,7 @@ class RecordOp:
 
 @dataclass(frozen=True, slots=True)
 class WaitOp:
-    """A wait of one run begins under a fence: its attempt, and at a gate what is asked there."""
+    """The start of a wait of one run, under a fence: its attempt, and for a gate the approval."""
 
     fence: Fence
     attempt: StepRecord
@@ -42,11 +42,11 @@ class WaitOp:
 
     @property
     def size(self) -> int:
-        """About how many characters it sends."""
+        """The approximate number of characters it sends."""
         return _size_of(self.attempt) + (0 if self.approval is None else len(self.approval.subject))
 
     def asked(self) -> tuple[str | int | None, ...]:
-        """What is asked, in the order of ``ASKED``, and what the journal says of it; nothing but None at a sleep."""
+        """The approval, in the order of ``ASKED``, and the facts of its journal entry; all None for a sleep."""
         given = self.approval
         if given is None:
             return (None,) * (len(ASKED) + 1)
@@ -56,12 +56,12 @@ class WaitOp:
 
 
 ASKED: Final = ("approval_id", "gate", "subject", "subject_digest", "asked_at", "lapse_at")
-"""The columns of a question beside those of its attempt's key."""
+"""The columns of an approval, without those of its attempt's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkOp:
-    """A run that is let go until something happens, under a fence; its owner has no notes to leave."""
+    """A run that is suspended and released, under a fence, without notes of its owner."""
 
     fence: Fence
     command: Park
@@ -70,18 +70,18 @@ class ParkOp:
 
     @property
     def size(self) -> int:
-        """About how many characters it sends."""
+        """The approximate number of characters it sends."""
         return len(self.command.request or "")
 
     @property
     def waiting(self) -> tuple[str, str | None, Millis | None]:
-        """What the row of the run says of the wait: reason, token, moment."""
+        """The columns of the wait: reason, token, wake time."""
         waiting = self.command.waiting
         return (waiting.reason, waiting.token, waiting.wake_at_ms)
 
     @property
     def facts(self) -> str:
-        """What the journal says of it."""
+        """The facts of its journal entry."""
         reason, token, wake_at_ms = self.waiting
         return json.encode({"reason": reason, "token": token, "wake_at_ms": wake_at_ms})
 
@@ -97,12 +97,12 @@ class SettleOp:
 
     @property
     def size(self) -> int:
-        """About how many characters it sends."""
+        """The approximate number of characters it sends."""
         return len(self.command.result or "") + len(self.command.error or "")
 
     @property
     def facts(self) -> str:
-        """What the journal says of it."""
+        """The facts of its journal entry."""
         return json.encode({"status": self.command.status.value})
 
 
@@ -122,7 +122,7 @@ class StartOp:
 
     @property
     def size(self) -> int:
-        """About how many characters it sends."""
+        """The approximate number of characters it sends."""
         return len(self.command.input)
 
     def row(self) -> tuple[str | int | None, ...]:
@@ -160,9 +160,9 @@ WriteOp: TypeAlias = RecordOp | WaitOp | ParkOp | SettleOp | StartOp
 
 
 class Applied(NamedTuple):
-    """The write is done, and the run's marks are these.
+    """The write is done; the fields are the run's marks.
 
-    ``doubtful`` says that an attempt stood there, ended, and was left as it was: the same, or another.
+    ``ambiguous`` says that an ended attempt was stored already, the same or another, and is unchanged.
     """
 
     ready_at: Millis | None = None
@@ -173,7 +173,7 @@ class Applied(NamedTuple):
 OPEN_STATES: Final = ", ".join(f"'{state.value}'" for state in sorted(OPEN))
 """The states of attempts that a later record replaces, as a list in SQL."""
 LET_GO: Final = ", ".join(f"{name} = NULL" for name in (*UNOWNED, *UNCLAIMED))
-"""What becomes of a run's row, in SQL, when its owner lets it go."""
+"""The changes of the run row, in SQL, when its owner releases it."""
 
 
 ATTEMPT_COLUMNS: Final = (
@@ -216,7 +216,7 @@ def attempt_row(attempt: StepRecord) -> tuple[str | int | None, ...]:
 
 
 def lease_row(fence: Fence) -> tuple[str, str, int, str, int, int]:
-    """What the row of a run has to say for a write under this fence: run, host, process, nonce, epoch, sequence."""
+    """What the run row must hold for a write under this fence: run, host, process, nonce, epoch, sequence."""
     lease = fence.lease
     owner = lease.owner
     return (fence.key or key_of(lease.run_id), owner.host_id, owner.pid, owner.nonce, lease.epoch, fence.seq)

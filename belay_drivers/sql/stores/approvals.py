@@ -1,4 +1,4 @@
-"""Approvals: what gates ask, who answered, and that one answer counts."""
+"""Approvals in SQL: the questions of gates, and their decisions, of which one counts."""
 
 from typing import Final
 
@@ -48,15 +48,15 @@ _STILL_ASKED: Final = (
     .order_by(approvals.c.asked_at, approvals.c.approval_id)
     .limit(bindparam("b_limit"))
 )
-# Decision and moment are null together. The index of all that is open says it by the moment, so that only this list
-# walks it: what is open of one run is found by the run.
+# Decision and time are null together. The index of open approvals uses the time, so that only this list walks it:
+# the open approvals of one run are found by the run.
 _OPEN: Final = _STILL_ASKED.where(approvals.c.decided_at.is_(None))
 _OPEN_OF_RUN: Final = _STILL_ASKED.where(approvals.c.run_id == bindparam("b_run"), approvals.c.decision.is_(None))
 COUNTING: Final = ("approved", "rejected")
 
 
 class _Gates(OwnedRole):
-    """``ask``, ``withdraw`` and ``lapse``: the owner's."""
+    """``ask``, ``withdraw`` and ``lapse``: the owner's operations."""
 
     async def ask(self, command: commands.Ask) -> BeginOutcome:
         """Open a gate."""
@@ -72,13 +72,13 @@ class _Gates(OwnedRole):
             note(tx, held, "asked", {"gate": gate, "approval_id": approval_id})
             return Inserted()
 
-        # A question is stored under the key of its attempt; one that is given another key goes in steps.
+        # An approval has the key of its attempt; a command with another key is executed in steps.
         is_its_own = command.approval.step_key == command.attempt.step_key
         shared = begin_wait(command.attempt, command.approval) if is_its_own else None
         return await self._run_command("ask", self._owned(command.lease, open_gate, reread=inserted, shared=shared))
 
     async def withdraw(self, command: commands.Withdraw) -> RecordOutcome:
-        """Close a gate nobody wants any more."""
+        """Close a gate that its workflow no longer awaits."""
 
         def close(tx: Connection, fence: Fence) -> RecordOutcome | FenceRejected:
             held = fence.hold(tx, progress=True)
@@ -95,7 +95,7 @@ class _Gates(OwnedRole):
         return await self._run_command("withdraw", self._owned(command.lease, close))
 
     async def lapse(self, command: commands.Lapse) -> LapseOutcome:
-        """Close a gate nobody decided in time."""
+        """Close a gate that was not decided in time."""
 
         def close(tx: Connection, fence: Fence) -> LapseOutcome | FenceRejected:
             held = fence.hold(tx, progress=True)
@@ -115,10 +115,10 @@ class _Gates(OwnedRole):
 
 
 class _Decisions(EngineRole):
-    """``decide``, which anybody may who has seen the subject."""
+    """``decide``, for any caller with the digest of the subject."""
 
     async def decide(self, command: commands.Decide) -> DecideOutcome:
-        """Answer a gate; one decision counts."""
+        """Decide an approval; one decision counts."""
         check_decide(command)
         decision = _Decision(command, self._now())
         ended = await self._run_command("decide", self._decide(command, decision))
@@ -127,7 +127,7 @@ class _Decisions(EngineRole):
         return ended
 
     async def _decide(self, command: commands.Decide, decision: "_Decision") -> DecideOutcome:
-        """Straight where that does, else in steps; in somebody else's transaction nothing is done behind its back."""
+        """By one statement if possible, else in steps; in a caller's transaction always on its connection."""
         parts = self._parts
         if parts.group_commit is None:
             return await parts.database.write(decision.made, decision.repeated)
@@ -144,7 +144,7 @@ class _Reads(EngineRole):
     """``list`` and ``find``."""
 
     async def list(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
-        """Undecided approvals of runs that are not over, the oldest first."""
+        """Open approvals of runs that have not ended, the oldest first."""
         return await self._run_command("list", self._approvals(command))
 
     async def _approvals(self, command: commands.ListApprovals) -> tuple[ApprovalRecord, ...]:
@@ -182,7 +182,7 @@ class SqlApprovalStore(_Gates, _Decisions, _Reads, ApprovalStore):
 
 
 class _Decision:
-    """One decision; made twice it counts once. ``run_id`` is known once it was made."""
+    """One decision; idempotent. ``run_id`` is set by the first execution."""
 
     def __init__(self, command: commands.Decide, now_ms: Millis) -> None:
         self.run_id: str | None = None
@@ -194,13 +194,13 @@ class _Decision:
         return self._made(tx, again=False)
 
     def repeated(self, tx: Connection) -> DecideOutcome:
-        """Store it, unless that was done by the sending whose reply is missing."""
+        """Store it, unless the try with the lost reply was committed."""
         return self._made(tx, again=True)
 
     def _made(self, tx: Connection, *, again: bool) -> DecideOutcome:
         asked = self._asked(tx)
         held = None if asked is None else lock(tx, asked["run_id"], self.now_ms)
-        # Read anew under the lock: what was read above may have been decided while we waited for it.
+        # Read again under the lock: it may have been decided during the wait for it.
         asked = None if held is None else self._asked(tx)
         if held is None or asked is None:
             return undone(tx, NoSuchApproval())

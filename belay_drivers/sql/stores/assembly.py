@@ -1,4 +1,4 @@
-"""The stores of one database, put together."""
+"""Assemble the stores of one database."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,7 +20,7 @@ from belay_drivers.sql.stores.attempts import SqlAttemptContract, SqlAttemptStor
 from belay_drivers.sql.stores.base import Parts, Sequences
 from belay_drivers.sql.stores.changes import SqlChanges
 from belay_drivers.sql.stores.group_commit import GroupCommit
-from belay_drivers.sql.stores.joined import joining
+from belay_drivers.sql.stores.joined import join_stores
 from belay_drivers.sql.stores.journal import SqlJournal
 from belay_drivers.sql.stores.retention import SqlRetention
 from belay_drivers.sql.stores.runs import SqlRunContract, SqlRunStore
@@ -31,13 +31,13 @@ from belay_drivers.sql.stores.writer import SqlWriter
 
 
 class DriverOptions(TypedDict, total=False):
-    """What a driver may add (``Parts`` says what each is)."""
+    """The optional parts of a driver (see ``Parts``)."""
 
     refresh: Callable[[], Awaitable[None]]
     trusts_stale: Callable[[], bool]
 
 
-def assembled(
+def assemble_stores(
     database: Database,
     *,
     clock: Clock,
@@ -48,7 +48,7 @@ def assembled(
     group_commit: GroupCommit,
     **more: Unpack[DriverOptions],
 ) -> Stores:
-    """The stores over a database that is open and has its schema."""
+    """The stores over an open database with its schema."""
     notifier, children = Notifier(), AttemptRows(database.dialect)
     parts = Parts(database, clock, ids, lease, notifier, Sequences(), children, hot, group_commit, **more)
     return Stores(
@@ -65,7 +65,7 @@ def assembled(
         changes=SqlChanges(views, clock),
         retention=SqlRetention(database, clock),
         snapshots=SqlSnapshots(database, views.hold, clock),
-        joins=joining(database, parts),
+        joins=join_stores(database, parts),
     )
 
 
@@ -83,7 +83,7 @@ def _inside(clock: Clock, notifier: Notifier) -> Callable[[Sender, Writer], Tran
 
 
 class _DeferredNotifier(Notifier):
-    """Wakes nobody before there is something to see."""
+    """Notifies after the commit."""
 
     def __init__(self, writer: Writer, notifier: Notifier) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the stores beside runs, attempts and engine stand on."""
+"""The base class of the auxiliary stores."""
 
 from collections.abc import Awaitable
 from typing import ClassVar, TypeVar

@@ -18,9 +18,9 @@ from belay_core.records.changes import (
     MissingRun,
     RunChange,
     RunFilters,
-    RunSight,
     RunView,
     SnapshotBatch,
+    SnapshotEntry,
 )
 from belay_core.records.run import is_terminal_run_status
 from belay_core.stores.changes import (
@@ -74,11 +74,11 @@ class SqlChanges(StoreRole, Changes):
         self._feed = views.feed
 
     async def current(self) -> FeedHead:
-        """The database's name and the place of the newest change that can be read."""
+        """The database's name and the position of the newest change that can be read."""
         return await self._guard("current", self._database.read(self._head))
 
     async def changes_since(self, source: str, position: FeedPosition, limit: int = 100) -> ChangesSinceOutcome:
-        """What changed behind this position, in order, each run once and at its latest."""
+        """Changes after this position, in order, each run once with its latest."""
         given = ChangesInput("changes_since")
         source = given.source(source)
         position = given.position(position)
@@ -96,12 +96,12 @@ class SqlChanges(StoreRole, Changes):
         return await self._guard("changes_since", self._database.read(read))
 
     async def snapshot(self, run_ids: Sequence[RunId]) -> SnapshotBatch:
-        """Up to 200 runs as they stand at one moment, in the order asked for."""
+        """The state of up to 200 runs at one position, in the order asked for."""
         ids = ChangesInput("snapshot").run_ids(run_ids)
 
         def read(tx: Connection) -> SnapshotBatch:
             head = self._head(tx)
-            return SnapshotBatch(head.source, head.position, _sights(tx, ids) if ids else ())
+            return SnapshotBatch(head.source, head.position, _entries(tx, ids) if ids else ())
 
         return await self._guard("snapshot", self._database.read(read))
 
@@ -123,7 +123,7 @@ class SqlChanges(StoreRole, Changes):
         return await self._guard("list_runs", self._database.read(read))
 
     async def cancellation(self, run_id: RunId) -> CancellationOutcome:
-        """Whether the run was asked to stop, whether its owner saw it, and whether it is over."""
+        """Whether a cancel was requested, whether the owner acknowledged it, and whether the run has ended."""
         run_id = ChangesInput("cancellation").run_id(run_id)
 
         def read(tx: Connection) -> CancellationOutcome:
@@ -148,20 +148,20 @@ def _change(row: Columns, position: FeedPosition) -> RunChange:
 
 
 def deleted_id(facts: str) -> str | None:
-    """The id that a deletion keeps, where the key is not the id itself."""
+    """The id in the entry of a deletion, if the key is not the id itself."""
     found = _object(facts, journal.name).get("run_id")
     return found if isinstance(found, str) else None
 
 
-def _sights(tx: Connection, ids: Sequence[RunId]) -> tuple[RunSight, ...]:
+def _entries(tx: Connection, ids: Sequence[RunId]) -> tuple[SnapshotEntry, ...]:
     keys = sorted({key_of(run_id) for run_id in ids})
     found = {row["run_id"]: row for row in tx.execute(_VIEWS, {"b_runs": keys}).mappings().all()}
     absent = [key for key in keys if key not in found]
     gone = {row["run_id"]: row for row in tx.execute(_GONE, {"b_runs": absent}).mappings().all()} if absent else {}
-    return tuple(_sight(run_id, found, gone) for run_id in ids)
+    return tuple(_entry(run_id, found, gone) for run_id in ids)
 
 
-def _sight(run_id: RunId, found: Mapping[str, Columns], gone: Mapping[str, Columns]) -> RunSight:
+def _entry(run_id: RunId, found: Mapping[str, Columns], gone: Mapping[str, Columns]) -> SnapshotEntry:
     row, last = found.get(key_of(run_id)), gone.get(key_of(run_id))
     if row is not None:
         return _view(run_id, row)

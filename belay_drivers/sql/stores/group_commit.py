@@ -14,18 +14,18 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from belay_drivers.sql.connection.database import Database, Done, Unknown, admit_outside
+from belay_drivers.sql.connection.database import Database, Done, Unknown, refuse_inside
 from belay_drivers.sql.connection.dialect import Failure
 from belay_drivers.sql.connection.statement_channel import StatementChannel
 from belay_drivers.sql.statements.write_ops import Applied, WriteOp
 
 MOST_IDLE: Final = 0.5
 """The share of a flush in which nobody works any more, beyond which halves do not pay."""
-AT_FIRST: Final = 0.25
+INITIAL_IDLE: Final = 0.25
 """The share that is assumed where halves are tried."""
-NEWS: Final = 1 / 32
+LATEST_WEIGHT: Final = 1 / 32
 """How much the last flush counts, against those before."""
-AGAIN: Final = 256
+TRY_AGAIN_AFTER: Final = 256
 """Flushes after which halves are tried again."""
 
 
@@ -34,38 +34,38 @@ def _loop_time() -> float:
 
 
 class PipelineTuner:
-    """Watches flushes and writers; the answer is ``in_halves``."""
+    """Observes flushes and writers; the decision is ``in_halves``."""
 
     def __init__(self, now: Callable[[], float] = _loop_time) -> None:
         self._now = now
         self._wrote = self._began = 0.0
-        self._idle = AT_FIRST
+        self._idle = INITIAL_IDLE
         self._whole = 0
-        """Flushes for which all go together yet."""
+        """Flushes left until halves are tried again."""
 
     @property
     def in_halves(self) -> bool:
-        """Whether half of the writers are told only when the next flush is under way."""
+        """Whether half of the writers get their results only when the next flush is under way."""
         return not self._whole
 
     def wrote(self) -> None:
-        """A write came in."""
+        """Note a new write."""
         self._wrote = self._now()
 
     def flush_began(self) -> None:
-        """A flush is sent."""
+        """Note the start of a flush."""
         self._began = self._now()
 
     def flush_ended(self) -> None:
-        """It is answered."""
+        """Note the end of a flush."""
         if self._whole:
             self._whole -= 1
             return
         ended = self._now()
         idle = (ended - max(self._began, self._wrote)) / max(ended - self._began, 1e-9)
-        self._idle += NEWS * (idle - self._idle)
+        self._idle += LATEST_WEIGHT * (idle - self._idle)
         if self._idle > MOST_IDLE:
-            self._idle, self._whole = AT_FIRST, AGAIN
+            self._idle, self._whole = INITIAL_IDLE, TRY_AGAIN_AFTER
 
 
 MOST_ROWS: Final = 256
@@ -139,7 +139,7 @@ class GroupCommit:
 
         A caller who is cancelled before it is sent withdraws it; afterwards the flush goes on, and is waited for.
         """
-        admit_outside(self._database)
+        refuse_inside(self._database)
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._pace is not None:

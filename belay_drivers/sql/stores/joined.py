@@ -1,4 +1,4 @@
-"""Stores in a transaction of the caller's: what is safe there, each operation a savepoint, nothing repeated."""
+"""Stores in a transaction of the caller's: the safe operations, each in a savepoint, without retries."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from belay_core.stores.absent import AbsentApprovalStore, AbsentAttemptStore, Ab
 from belay_core.stores.bundle import Stores
 from belay_core.stores.notifier import Notifier
 from belay_drivers.sql.connection.connection_runner import LoopSession
-from belay_drivers.sql.connection.database import Body, Database, Done, Scope
+from belay_drivers.sql.connection.database import Body, Database, Done, WriteScope
 from belay_drivers.sql.connection.open_write import OpenWrite, SavepointSender
 from belay_drivers.sql.stores.approvals import SqlApprovalStore
 from belay_drivers.sql.stores.base import Parts
@@ -26,13 +26,13 @@ APPROVAL_OPERATIONS: Final = frozenset({"decide", "find", "list"})
 
 
 class JoinedSender(SavepointSender):
-    """What stores send through on a connection that somebody else commits."""
+    """The sender of stores on a connection that the caller commits."""
 
     def __init__(self, connection: AsyncConnection, database: Database) -> None:
         engines = (connection.engine.sync_engine,)
         opened = OpenWrite(LoopSession(connection), database.dialect, engines, database.patience)
-        # Nobody's calls are made inside this level: the connection is handed over, not the place.
-        super().__init__(opened, Scope(connection))
+        # No call has this scope as its innermost one: it belongs to the connection, not to a context.
+        super().__init__(opened, WriteScope(connection))
 
     @override
     async def send(self, body: Body[T], *, tried: int = 0) -> Done[T]:
@@ -40,7 +40,7 @@ class JoinedSender(SavepointSender):
         return await super().send(body, tried=tried)
 
 
-def joining(database: Database, parts: Parts) -> Callable[[object], Stores]:
+def join_stores(database: Database, parts: Parts) -> Callable[[object], Stores]:
     """Makes the stores of a caller's connection to this database; raises ``InvalidInput`` for anything else."""
 
     def within(connection: object) -> Stores:
@@ -48,7 +48,7 @@ def joining(database: Database, parts: Parts) -> Callable[[object], Stores]:
         if not isinstance(connection, AsyncConnection) or not speaks(connection.engine.sync_engine):
             raise InvalidInput("connection", "must be an AsyncConnection of SQLAlchemy to the same kind of database")
         sender = JoinedSender(connection, database)
-        # Nobody is woken: it is the caller who knows when there is something to see.
+        # Without notifications: only the caller knows when it commits.
         notifier = Notifier()
         inside = replace(parts, database=sender, notifier=notifier, group_commit=None)
         return Stores(

@@ -1,4 +1,4 @@
-"""Journal in SQL: two streams over one table, told apart by their kinds."""
+"""Journal in SQL: two streams in one table, distinguished by kind."""
 
 import asyncio
 from typing import Final
@@ -39,8 +39,8 @@ class SqlJournal(StoreRole, Journal):
 
     def __init__(self, database: Sender, clock: Clock) -> None:
         super().__init__(database, clock)
-        # Those of one run go one after another: an event whose reply was lost is known by its entry, and another one
-        # like it must not stand in its place.
+        # Appends to one run are serialized: after a lost reply an event is recognized by its entry, and an equal event
+        # must not have that number.
         self._appending: WeakValueDictionary[RunId, asyncio.Lock] = WeakValueDictionary()
 
     async def append(self, run_id: RunId, owner: OwnerId, kind: str, facts: JsonValue) -> AppendOutcome:
@@ -63,11 +63,11 @@ class SqlJournal(StoreRole, Journal):
             return await self._guard("append", self._database.write(write, write.again))
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 100) -> tuple[JournalEntry, ...]:
-        """Events of a run from behind this entry on."""
+        """Events of a run after this entry."""
         return await self._part("read", _EVENTS, run_id, after, limit)
 
     async def ownership(self, run_id: RunId, after: int = 0, limit: int = 100) -> tuple[JournalEntry, ...]:
-        """The same for who claimed, owned and let go of it."""
+        """Ownership facts of a run after this entry."""
         return await self._part("ownership", _OWNERSHIP, run_id, after, limit)
 
     async def _part(

@@ -1,4 +1,4 @@
-"""One read shared by many: what is asked for while a read is under way is read together by the next one."""
+"""Batch reads: keys that are requested during a read are read together by the next one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class ReadBatcher(Generic[K, V]):
-    """Reads single things, as many at a time as were asked for; each answer is of after its question."""
+    """Reads single keys in batches; each result was read after its request."""
 
     def __init__(self, read: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]]) -> None:
         self._read = read
@@ -18,18 +18,18 @@ class ReadBatcher(Generic[K, V]):
         self._reading: asyncio.Task[None] | None = None
 
     async def one(self, key: K) -> V | None:
-        """What stands under this key, None where nothing does; raises what the reading raises."""
+        """The value of this key, None if there is none; raises the error of the read."""
         answered = self._asked.get(key)
         if answered is None:
             answered = self._asked[key] = asyncio.get_running_loop().create_future()
         reading = self._reading
         if reading is None:
-            # In a context of its own: a read belongs to none of those who share it.
+            # In a new context: a shared read belongs to none of its callers.
             reading = self._reading = asyncio.create_task(self._read_all(), context=Context())
         try:
             return await asyncio.shield(answered)
         except asyncio.CancelledError:
-            # Nothing is left behind that nobody waits for.
+            # A read without waiters is cancelled.
             while not reading.done():
                 try:
                     await asyncio.wait([reading])
@@ -48,10 +48,10 @@ class ReadBatcher(Generic[K, V]):
     async def _answer(self, asked: dict[K, "asyncio.Future[V | None]"]) -> None:
         try:
             found = await self._read([*asked])
-        except Exception as error:  # noqa: BLE001  (it is raised to everybody who asked)
+        except Exception as error:  # noqa: BLE001  (raised to every caller)
             for answered in asked.values():
                 answered.set_exception(error)
-                answered.exception()  # seen, should all who asked have gone away
+                answered.exception()  # retrieved, in case every caller was cancelled
             return
         for key, answered in asked.items():
             answered.set_result(found.get(key))

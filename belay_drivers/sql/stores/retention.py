@@ -1,4 +1,4 @@
-"""Retention in SQL: a run goes with all that belongs to it, but for its journal."""
+"""Retention in SQL: a run is deleted with all its rows except its journal."""
 
 from typing import Final
 
@@ -47,14 +47,14 @@ class SqlRetention(StoreRole, Retention):
     error = RetentionError
 
     async def delete(self, run_id: RunId) -> DeleteOutcome:
-        """Delete a run that is over and has no child that is not."""
+        """Delete a run that has ended, as all its children have."""
         run_id = RunInput("delete", RetentionError).run_id(run_id)
         deletion = _Deletion(run_id, self._now())
         return await self._guard("delete", self._database.write(deletion, deletion.again))
 
 
 class _Deletion:
-    """One deletion; it remembers the entry it left, to know its own work again."""
+    """One deletion; it keeps its journal entry, to detect after a lost reply that it was committed."""
 
     def __init__(self, run_id: RunId, now_ms: Millis) -> None:
         self._run_id = run_id
@@ -63,13 +63,13 @@ class _Deletion:
         self._sent: Noted | None = None
 
     def __call__(self, tx: Connection) -> DeleteOutcome:
-        """Lock, judge, delete. A child that is being made waits for the lock, and then finds no parent."""
+        """Lock, check, delete. The creation of a child waits for the lock, and then finds no parent."""
         return self._judged(tx, lock_out(tx, self._key, self._now))
 
     def again(self, tx: Connection) -> DeleteOutcome:
-        """Delete once more where no reply came; the entry tells whether the first one happened."""
+        """Delete once more after a lost reply; the entry shows whether the first try was committed."""
         held = lock_out(tx, self._key, self._now)
-        if self._sent is not None and self._sent.stands(tx):
+        if self._sent is not None and self._sent.is_stored(tx):
             return undone(tx, Deleted(self._now))
         return self._judged(tx, held)
 
@@ -83,7 +83,7 @@ class _Deletion:
             return undone(tx, ChildrenLive(live))
         self._remove(tx, held)
         if tx.execute(_DELETE, {"b_run": self._key}).one_or_none() is None:
-            # An operator has taken a child up again since the children were counted.
+            # An operator has retried a child since the children were counted.
             return undone(tx, ChildrenLive(self._live(tx)))
         return Deleted(self._now)
 

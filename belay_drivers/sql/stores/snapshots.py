@@ -1,4 +1,4 @@
-"""Reads of one moment, on a connection that is kept while they last."""
+"""Snapshot reads, on a connection that is kept until they end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SqlSnapshots(Snapshots):
-    """Views of one database."""
+    """Snapshots of one database."""
 
     def __init__(self, database: Sender, hold: Callable[[], Awaitable[Session]], clock: Clock) -> None:
         self._database = database
@@ -30,8 +30,8 @@ class SqlSnapshots(Snapshots):
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[SnapshotReads]:
-        """Reads that see the database as it stood at the first of them."""
-        moment = _Moment(self._hold, self._database)
+        """Reads that see the state of the database at the first of them."""
+        moment = _SnapshotSender(self._hold, self._database)
         try:
             yield _SqlSnapshotReads(moment, self._clock)
         finally:
@@ -42,7 +42,7 @@ class _SqlSnapshotReads(ReadRuns, ReadLineages, SnapshotReads):
     """The reads."""
 
 
-class _Moment(Sender):
+class _SnapshotSender(Sender):
     """Reads on one connection, in the transaction that the first of them begins."""
 
     def __init__(self, hold: Callable[[], Awaitable[Session]], database: Sender) -> None:
@@ -59,12 +59,12 @@ class _Moment(Sender):
         """The engines of the database."""
         return self._engines
 
-    async def send(self, body: object, *, tried: int = 0) -> NoReturn:  # noqa: ARG002  nothing is written here, whatever it is
-        """Refuse: this is for reads."""
+    async def send(self, body: object, *, tried: int = 0) -> NoReturn:  # noqa: ARG002  every body is refused
+        """Refuse: a snapshot is only for reads."""
         raise DatabaseError("unsupported")
 
     async def read(self, body: Callable[[Connection], T]) -> T:
-        """Run a body; nothing is repeated, since another moment would be another answer."""
+        """Run a body without retries, since a new transaction would be another snapshot."""
         async with self._turn:
             if self._over:
                 raise DatabaseError("unsupported")
@@ -72,7 +72,7 @@ class _Moment(Sender):
 
     async def _reading(self, body: Callable[[Connection], T]) -> T:
         try:
-            # Here, so that one that cannot be had is told as any other failure, and one that is had is let go of.
+            # Opened here, so that a failure is translated as any other, and the connection is always returned.
             self._session = self._session or await self._hold()
             return await self._session.run(body)
         except Exception as error:
@@ -83,7 +83,7 @@ class _Moment(Sender):
         raise failure.error()
 
     async def end(self) -> None:
-        """Let go of the connection once no read is under way; that is waited for, whoever is cancelled."""
+        """Return the connection after the read under way; awaited also if the caller is cancelled."""
         await run_uncancelled(self._ended(), Cancelled(), None)
 
     async def _ended(self) -> None:

@@ -1,4 +1,4 @@
-"""What one database has to offer those who follow it: reads of one moment, and its feed."""
+"""The interface of the change feed to one database: consistent reads, and the feed's order."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,27 +13,27 @@ from belay_drivers.sql.connection.database import Sender
 
 
 class Feed(Protocol):
-    """The journal in an order in which no entry ever appears before one that was read already."""
+    """The journal in an order in which no new entry appears before one that was read already."""
 
     @abstractmethod
     def head(self, tx: Connection) -> FeedPosition:
-        """The place of the newest entry that may be read; ``START`` where there is none."""
+        """The position of the newest entry that may be read; ``START`` without entries."""
 
     @abstractmethod
     def since(self, tx: Connection, position: FeedPosition, limit: int) -> Sequence[RowMapping]:
-        """The latest entry of each run that changed behind this place, in order.
+        """The latest entry of each run that changed after this position, in order.
 
-        The rows say ``run_id entry at kind facts full_id`` and what ``place_of`` needs.
+        The rows have ``run_id entry at kind facts full_id`` and the columns that ``place_of`` needs.
         """
 
     @abstractmethod
     def place_of(self, row: RowMapping) -> FeedPosition:
-        """The place of an entry that was read."""
+        """The position of an entry that was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What is read through ``together`` in one body is of one moment; ``hold`` keeps such a moment for longer."""
+    """Reads of one body through ``together`` are of one snapshot; ``hold`` keeps a connection for a longer one."""
 
     together: Sender
     hold: Callable[[], Awaitable[Session]]

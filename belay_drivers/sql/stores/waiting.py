@@ -27,23 +27,23 @@ from belay_drivers.sql.stores.runs.base import is_owner
 A = TypeVar("A")
 
 
-def _beside(column: Column[str]) -> ColumnElement[str]:
-    """A column of the run's values, looked up run by run: a join would read them all where there are no statistics."""
+def _value_column(column: Column[str]) -> ColumnElement[str]:
+    """A column of the run's values, looked up run by run: without statistics a join would read them all."""
     return select(column).where(values.c.run_id == runs.c.run_id).scalar_subquery().label(column.name)
 
 
-_WAITING: Final = select(runs, _beside(values.c.full_id), _beside(values.c.waiting_request)).where(
+_WAITING: Final = select(runs, _value_column(values.c.full_id), _value_column(values.c.waiting_request)).where(
     runs.c.waiting_reason.is_not(None), runs.c.status.not_in(OVER)
 )
 _ONE: Final = _WAITING.where(runs.c.run_id == bindparam("b_run"))
 _REQUEST: Final = select(values.c.waiting_request).where(values.c.run_id == bindparam("b_run"))
 _IN_ORDER: Final = _WAITING.order_by(runs.c.waiting_wake_at.is_(None), runs.c.waiting_wake_at, runs.c.run_id)
-# A worker has to hear of it; a run without a workflow has none.
+# A worker has to be notified; a run without a workflow has none.
 _READY: Final = case((runs.c.workflow.is_not(None), MARKED), else_=runs.c.ready_at)
 
 
 class SqlWaitingStore(StoreRole, WaitingStore):
-    """Waits of runs, over one database; ``wakes`` tells the workers of this process."""
+    """Waits of runs, over one database; ``notifier`` wakes the workers of this process."""
 
     error = WaitingStoreError
 
@@ -68,7 +68,7 @@ class SqlWaitingStore(StoreRole, WaitingStore):
         return await self._send("park", write)
 
     async def wake(self, run_id: RunId) -> WakeOutcome:
-        """Clear the wait, whoever asks."""
+        """Clear the wait, for any caller."""
         run_id = WaitingInput("wake").run_id(run_id)
         now_ms = self._now()
 
@@ -110,7 +110,7 @@ class SqlWaitingStore(StoreRole, WaitingStore):
         due_before_ms: Millis | None = None,
         cancel_requested: bool | None = None,  # noqa: FBT001  the contract's signature
     ) -> tuple[WaitingRow, ...]:
-        """Runs that wait and are not over, by their wake moment and then their id."""
+        """Runs that wait and have not ended, by wake time and then id."""
         WaitingInput("waiting_runs").filters(reason, due_before_ms, cancel_requested)
         statement = _IN_ORDER
         if reason is not None:
@@ -174,5 +174,5 @@ def _decoded(request: str | None) -> "JsonValue | Absent":
         return json.decode(request)
     except json.JsonRefused:
         pass
-    # Out here, so that the parser's error is no context of this one.
+    # Raised here, so that the parser's error is not its context.
     raise Undecodable(values.name)

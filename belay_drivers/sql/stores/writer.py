@@ -11,24 +11,24 @@ from typing_extensions import override
 
 from belay_core.errors import DatabaseError, WriterError
 from belay_core.stores.writer import Hook, Transaction, Writer
-from belay_drivers.sql.connection.database import ATTEMPTS, LOST_ATTEMPTS, Database, Done, Scope, Sender, innermost
+from belay_drivers.sql.connection.database import ATTEMPTS, LOST_ATTEMPTS, Database, Done, Sender, WriteScope, innermost
 from belay_drivers.sql.connection.dialect import Failure, Fate, Mark
 from belay_drivers.sql.connection.error_translation import code_of, is_transient, translate_errors
-from belay_drivers.sql.connection.open_write import OpenWrite, Savepoint, SavepointSender, begun, in_turn
+from belay_drivers.sql.connection.open_write import OpenWrite, Savepoint, SavepointSender, begin, serialized
 from belay_drivers.sql.connection.uncancelled import Cancelled, run_uncancelled
 from belay_drivers.sql.statements.rows import Undecodable
 
 T = TypeVar("T")
 
 Inside: TypeAlias = Callable[[Sender, Writer], Transaction]
-"""Makes the stores of an open write: what they send through, and the writer of their level."""
+"""Makes the stores of an open write from their sender and the writer of their scope."""
 
 _LOG: Final = logging.getLogger("belay")
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
-    """An attempt of which nothing stayed; ``error`` is raised once there were ``most``."""
+class _RetryableAttempt:
+    """A try that was rolled back; ``error`` is raised after ``most`` tries."""
 
     error: Exception
     most: int
@@ -37,8 +37,8 @@ class _Again:
 class SqlWriter(Writer):
     """The write boundary of one database.
 
-    Outermost writes have a permit before they have a connection, and keep it until their last attempt: one after
-    another in this process. On SQLite it is the turn every write waits for.
+    Outermost writes of this process are serialized by a lock, which each takes before a connection and keeps until its
+    last try. On SQLite it is the write lock of the database.
     """
 
     def __init__(self, database: Database, inside: Inside, queued: Callable[[], int]) -> None:
@@ -83,30 +83,30 @@ class SqlWriter(Writer):
                 raise ended.error
             await self._database.before_retry(tried)
 
-    async def _attempt(self, body: Callable[[Transaction], Awaitable[T]]) -> Done[T] | _Again:
-        opening = _Opening(self._database)
-        scope = Scope(self._database)
+    async def _attempt(self, body: Callable[[Transaction], Awaitable[T]]) -> Done[T] | _RetryableAttempt:
+        opening = _TransactionStart(self._database)
+        scope = WriteScope(self._database)
         try:
-            opened = await opening.begun()
+            opened = await opening.begin()
             value = await self.do_inside(opened, scope, body)
         except BaseException as error:
             await run_uncancelled(opening.given_up(), Cancelled(), None)
             if not isinstance(error, Exception):
                 raise
             return _repeatable(error, opening.lost)
-        # From here on nobody's cancellation counts: what was sent is waited for, and its end told.
+        # Shielded from cancellation from here on: what was sent is awaited, and its outcome reported.
         return await run_uncancelled(self._committed(opened, scope, value), Cancelled(), None)
 
-    async def do_inside(self, opened: OpenWrite, scope: Scope, body: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Do what ``body`` does at a level of an open write, and wait until all it began there is over."""
-        level = _Level(self, opened, scope)
+    async def do_inside(self, opened: OpenWrite, scope: WriteScope, body: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``body`` in a scope of an open write, and wait for all work that it started there."""
+        level = _NestedWriter(self, opened, scope)
         scope.writer = level
         with scope:
             value = await body(self._inside(SavepointSender(opened, scope), level))
         async with scope.turn:
             return value
 
-    async def _committed(self, opened: OpenWrite, scope: Scope, value: T) -> Done[T] | _Again:
+    async def _committed(self, opened: OpenWrite, scope: WriteScope, value: T) -> Done[T] | _RetryableAttempt:
         try:
             mark = await opened.do(self._database.dialect.mark)
         except DatabaseError as error:
@@ -120,11 +120,11 @@ class SqlWriter(Writer):
         return Done(value)
 
     async def _arrived(self, failure: Failure, mark: Mark | None) -> bool:
-        """Whether a commit that failed so has taken place all the same."""
+        """Whether a commit with this failure has taken place nevertheless."""
         if not failure.lost:
             return False
         if mark is None:
-            # Nothing was written, so there is nothing that could be missing.
+            # Nothing was written, so nothing can be missing.
             return True
         fate = await self._fate(mark)
         if fate == "unknown":
@@ -145,17 +145,17 @@ class SqlWriter(Writer):
         return "unknown"
 
 
-class _Level(Writer):
-    """The writer inside an open write: what it writes is a savepoint, and is not repeated."""
+class _NestedWriter(Writer):
+    """The writer inside an open write: its writes are savepoints, without retries."""
 
-    def __init__(self, writer: SqlWriter, opened: OpenWrite, scope: Scope) -> None:
+    def __init__(self, writer: SqlWriter, opened: OpenWrite, scope: WriteScope) -> None:
         self._writer = writer
         self._opened = opened
         self._scope = scope
 
     @override
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await in_turn(self._scope, lambda: self._nested(body))
+        return await serialized(self._scope, lambda: self._nested(body))
 
     @override
     def after_commit(self, hook: Hook) -> bool:
@@ -170,28 +170,28 @@ class _Level(Writer):
 
     async def _nested(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
         point = Savepoint()
-        within = Scope(self._scope.database, self._scope)
+        within = WriteScope(self._scope.database, self._scope)
         try:
             await translate_errors(self._opened.do(point.begin), _failed)
             value = await self._writer.do_inside(self._opened, within, body)
         except BaseException:
-            await run_uncancelled(self._back_to(point), Cancelled(), None)
+            await run_uncancelled(self._roll_back_to(point), Cancelled(), None)
             raise
         await run_uncancelled(self._released(point, within), Cancelled(), None)
         return value
 
-    async def _back_to(self, point: Savepoint) -> None:
-        # Where that fails the whole transaction is lost, which whoever uses it next is told.
+    async def _roll_back_to(self, point: Savepoint) -> None:
+        # If that fails the whole transaction is lost, which the next operation in it reports.
         with suppress(DatabaseError):
             await self._opened.do(point.roll_back)
 
-    async def _released(self, point: Savepoint, within: Scope) -> None:
+    async def _released(self, point: Savepoint, within: WriteScope) -> None:
         await translate_errors(self._opened.do(point.release), _failed)
         self._scope.hooks.extend(within.hooks)
 
 
-class _Opening:
-    """A transaction that is being begun, or has been; it may be given up at any moment."""
+class _TransactionStart:
+    """The start of a transaction; it may be abandoned at any time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -199,15 +199,15 @@ class _Opening:
 
     @property
     def lost(self) -> Failure | None:
-        """How the transaction was lost, if it was."""
+        """The failure that lost the transaction, if there was one."""
         return None if self._opened is None else self._opened.lost
 
-    async def begun(self) -> OpenWrite:
-        """The transaction, begun."""
+    async def begin(self) -> OpenWrite:
+        """Begin the transaction."""
         return await translate_errors(run_uncancelled(self._begin(), Cancelled(), self._database.patience), _failed)
 
     async def given_up(self) -> None:
-        """Nothing of it stays."""
+        """Roll it back."""
         if self._opened is not None:
             await self._opened.close(committed=False)
 
@@ -215,15 +215,15 @@ class _Opening:
         database = self._database
         line = await database.hold()
         self._opened = OpenWrite(line, database.dialect, database.sync_engines, database.patience)
-        await self._opened.do(begun)
+        await self._opened.do(begin)
         return self._opened
 
 
-def _repeatable(error: Exception, lost: Failure | None) -> _Again:
-    """The attempt that ended so; raises where another one would end no better."""
+def _repeatable(error: Exception, lost: Failure | None) -> _RetryableAttempt:
+    """The try that ended with this error; raises it if a retry cannot help."""
     if not is_transient(error):
         raise error
-    return _Again(error, LOST_ATTEMPTS if lost is not None and lost.lost else ATTEMPTS)
+    return _RetryableAttempt(error, LOST_ATTEMPTS if lost is not None and lost.lost else ATTEMPTS)
 
 
 def _failed(failure: DatabaseError | Undecodable) -> WriterError:
@@ -236,6 +236,6 @@ def _run(hooks: list[Hook]) -> None:
     for hook in hooks:
         try:
             hook()
-        except Exception as error:  # noqa: BLE001  what is committed stays so, and the other hooks have to run
-            # Not its text, which may hold values.
+        except Exception as error:  # noqa: BLE001  the write is committed, and the other hooks have to run
+            # Without its text, which may hold values.
             _LOG.error("after_commit: a hook failed with %s", type(error).__name__)

@@ -1,5 +1,5 @@
 """A driver of belay's contract over one file of JSON lines."""
 
-from belay_jsonl.opening import open_jsonl
+from belay_jsonl.open import open_jsonl
 
 __all__ = ["open_jsonl"]

@@ -139,7 +139,7 @@ async def test_a_last_line_with_a_hole_in_it_is_dropped(url: str, path: Path) ->
         assert path.read_bytes() == before
 
 
-async def test_damage_to_an_earlier_line_is_told_and_nothing_is_cut_off(url: str, path: Path) -> None:
+async def test_damage_to_an_earlier_line_is_reported_and_nothing_is_cut_off(url: str, path: Path) -> None:
     async with open_stores(url) as stores:
         for number in range(3):
             await stores.runs.create(RunId(f"run-{number}"), "{}")
@@ -182,7 +182,7 @@ async def test_a_file_that_was_cut_off_in_its_first_line_is_begun_anew(url: str,
     assert path.read_bytes().startswith(head)
 
 
-async def test_a_folder_that_is_not_there_is_told_without_its_name(tmp_path: Path) -> None:
+async def test_a_folder_that_is_not_there_is_reported_without_its_name(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError) as failure:
         async with open_stores(f"jsonl:///{tmp_path}/secret/runs.jsonl"):
             pass
@@ -200,7 +200,7 @@ def room_for(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_full_disk_is_told_and_leaves_no_half_a_line(url: str, path: Path) -> None:
+async def test_a_full_disk_is_reported_and_leaves_no_half_a_line(url: str, path: Path) -> None:
     async with open_stores(url) as stores, open_stores(url) as other:
         await own(stores)
         before = path.read_bytes()

@@ -9,7 +9,7 @@ import psycopg
 from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
-from tests.bench.peers.workload import RESULT, Tally, asked, by_starters, queue_figures, standing_work, told
+from tests.bench.peers.workload import RESULT, Tally, asked, by_starters, queue_figures, reported, standing_work
 
 TASKS_PER_SECOND = 400
 """So many wait for each second of the loop: more than it can do."""
@@ -68,11 +68,11 @@ async def main() -> None:
         waiting = int(TASKS_PER_SECOND * (given.seconds + given.warm_up))
         await by_starters(waiting, lambda turn: bench.start(given.steps))
         worker = bench.worker.start_worker(concurrency=given.concurrency)
-        return told(await standing_work(given, tally, worker))
+        return reported(await standing_work(given, tally, worker))
     working = asyncio.ensure_future(bench.worker.start_worker(concurrency=given.concurrency))
     figures = await queue_figures(given, lambda turn: bench.start(given.steps), bench.ended)
     working.cancel()
-    return told(figures)
+    return reported(figures)
 
 
 if __name__ == "__main__":

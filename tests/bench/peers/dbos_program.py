@@ -7,7 +7,7 @@ from typing import Any
 
 from dbos import DBOS
 
-from tests.bench.peers.workload import RESULT, Tally, asked, closed_loop, queue_figures, told
+from tests.bench.peers.workload import RESULT, Tally, asked, closed_loop, queue_figures, reported
 
 QUEUE = "bench"
 POLL = 0.05
@@ -44,7 +44,7 @@ async def main() -> None:
     )
     DBOS.launch()
     if not given.queued:
-        return told(await closed_loop(given, tally, lambda: flow(given.steps)))
+        return reported(await closed_loop(given, tally, lambda: flow(given.steps)))
     await DBOS.register_queue_async(QUEUE, polling_interval_sec=POLL)
 
     async def start(turn: int) -> object:
@@ -53,7 +53,7 @@ async def main() -> None:
     async def ended(handles: list[Any]) -> None:
         await asyncio.gather(*(handle.get_result() for handle in handles))
 
-    return told(await queue_figures(given, start, ended))
+    return reported(await queue_figures(given, start, ended))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from itertools import count
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-from tests.bench.peers.workload import RESULT, Tally, asked, closed_loop, told
+from tests.bench.peers.workload import RESULT, Tally, asked, closed_loop, reported
 
 tally = Tally()
 
@@ -31,7 +31,7 @@ async def main() -> None:
     threads = count()
     async with AsyncPostgresSaver.from_conn_string(given.url) as saver:
         await saver.setup()
-        told(await closed_loop(given, tally, lambda: flow(saver, f"thread-{next(threads)}", given.steps)))
+        reported(await closed_loop(given, tally, lambda: flow(saver, f"thread-{next(threads)}", given.steps)))
 
 
 if __name__ == "__main__":

@@ -47,5 +47,5 @@ def versions() -> dict[str, str]:
     if not PEERS_PYTHON.exists():
         return {}
     asked = "import importlib.metadata, sys; print(*map(importlib.metadata.version, sys.argv[1:]))"
-    told = subprocess.run([PEERS_PYTHON, "-c", asked, *NAMES], check=True, capture_output=True, text=True).stdout
-    return dict(zip(NAMES, told.split(), strict=True))
+    reported = subprocess.run([PEERS_PYTHON, "-c", asked, *NAMES], check=True, capture_output=True, text=True).stdout
+    return dict(zip(NAMES, reported.split(), strict=True))

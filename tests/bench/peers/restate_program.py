@@ -5,7 +5,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.bench.peers.workload import Tally, asked, closed_loop, queue_figures, told
+from tests.bench.peers.workload import Tally, asked, closed_loop, queue_figures, reported
 
 
 class Connection:
@@ -71,7 +71,7 @@ async def main() -> None:
     connections = Connections(given.url)
     steps = json.dumps(given.steps).encode()
     if not given.queued:
-        return told(await closed_loop(given, Tally(), lambda: connections.ask("POST", "/Bench/flow", steps)))
+        return reported(await closed_loop(given, Tally(), lambda: connections.ask("POST", "/Bench/flow", steps)))
 
     async def start(turn: int) -> str:
         sent = json.loads(await connections.ask("POST", "/Bench/flow/send", steps))
@@ -87,7 +87,7 @@ async def main() -> None:
 
         await asyncio.gather(*(waiter() for _ in range(50)))
 
-    return told(await queue_figures(given, start, ended))
+    return reported(await queue_figures(given, start, ended))
 
 
 if __name__ == "__main__":

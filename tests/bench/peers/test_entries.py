@@ -64,6 +64,6 @@ def test_a_program_learns_nothing_of_the_surroundings_settings(monkeypatch: pyte
         "PGHOST",
     ):
         monkeypatch.setenv(name, "elsewhere")
-    told = surroundings()
-    assert "elsewhere" not in told.values()
-    assert (told["DO_NOT_TRACK"], told["LANGSMITH_TRACING"]) == ("1", "false")
+    reported = surroundings()
+    assert "elsewhere" not in reported.values()
+    assert (reported["DO_NOT_TRACK"], reported["LANGSMITH_TRACING"]) == ("1", "false")

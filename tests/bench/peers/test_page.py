@@ -49,11 +49,11 @@ def test_the_figures_go_between_the_marks_and_nothing_else_changes():
     assert "| PostgreSQL, fifty runs: steps/s over DBOS | 100 (100 to 100) | at least 80 | not measured |" in after
 
 
-def test_a_missed_target_is_told():
+def test_a_missed_target_is_reported():
     assert "| 10.0 (10.0 to 10.0) | at least 80: missed |" in "\n".join(page.section(measured(2_000, 200)))
 
 
-def test_what_was_not_measured_is_told_with_its_reason():
+def test_what_was_not_measured_is_reported_with_its_reason():
     figures = measured() | {"not_measured_restate_50": "npm did not deliver it"}
     assert "Not measured: restate_50 (npm did not deliver it)." in list(page.section(figures))
 

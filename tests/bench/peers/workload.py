@@ -164,7 +164,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(percent / 100 * len(ordered)))]
 
 
-def told(figures: dict[str, float]) -> None:
+def reported(figures: dict[str, float]) -> None:
     """Say it, and end: what a peer still has in its threads is not waited for."""
     sys.stdout.write(json.dumps({name: round(value, 4) for name, value in figures.items()}) + "\n")
     sys.stdout.flush()

@@ -49,7 +49,7 @@ def refused(data: bytes) -> UnreadableInvoice:
         (b'<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', "hostile_xml"),
     ],
 )
-def test_what_is_no_invoice_is_told_by_its_code(data: bytes, code: str):
+def test_what_is_no_invoice_is_reported_by_its_code(data: bytes, code: str):
     assert refused(data).code == code
 
 

@@ -113,7 +113,7 @@ class SqlAttemptContract(AttemptContract):
         return None if row is None else decoded(row, wanted, "get")
 
     async def finish(self, finish: FinishAttempt, owner: OwnerId) -> FinishResult:
-        """Give an attempt in progress its end; the first end stands (7.4)."""
+        """End an attempt in progress; the first end is kept (7.4)."""
         given = AttemptInput("finish", self._options)
         owner = given.owner(owner)
         end = given.finish(finish)
@@ -143,7 +143,7 @@ class SqlAttemptContract(AttemptContract):
         now_ms: Millis,
         checkpoint: "JsonValue | Absent" = ABSENT,
     ) -> HeartbeatResult:
-        """Store a sign of life of an attempt in progress, and a checkpoint where one is given (7.3)."""
+        """Store a heartbeat of an attempt in progress, and a checkpoint if one is given (7.3)."""
         given = AttemptInput("heartbeat", self._options)
         owner = given.owner(owner)
         wanted = given.attempt_id({"run_id": run_id, "step_key_digest": step_key_digest, "attempt": attempt})
@@ -162,11 +162,11 @@ class SqlAttemptContract(AttemptContract):
             change_attempt(tx, held, row["step_key_digest"], wanted.attempt, {"heartbeat_at": stamp, **kept})
             return Updated()
 
-        # Sending it twice is as good as once.
+        # Idempotent.
         return await self._guard("heartbeat", self._database.write(beat))
 
     async def patch(self, attempt_id: AttemptId | Attempt, patch: AttemptPatch, owner: OwnerId) -> PatchResult:
-        """Store values beside an attempt, whatever its state, while its run is owned (7.5)."""
+        """Store values with an attempt, whatever its state, while its run is owned (7.5)."""
         given = AttemptInput("patch", self._options)
         owner = given.owner(owner)
         wanted = given.attempt_id(attempt_id)
@@ -182,7 +182,7 @@ class SqlAttemptContract(AttemptContract):
                 change_attempt(tx, held, row["step_key_digest"], wanted.attempt, changes)
             return Patched()
 
-        # Sending it twice is as good as once.
+        # Idempotent.
         return await self._guard("patch", self._database.write(store))
 
     def _may_replace(self, row: Columns | None) -> bool:
@@ -209,7 +209,7 @@ def _found(tx: Connection, wanted: AttemptId | Attempt | FinishAttempt) -> Colum
 
 
 def _replacing(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole attempt as columns: what it does not have is cleared."""
+    """The whole attempt as columns; absent values are cleared."""
     return {name: row.get(name) for name in ("state", "started_at", "finished_at", "heartbeat_at", *_VALUES)}
 
 
@@ -234,7 +234,7 @@ def _row_of(attempt: Attempt) -> dict[str, Any]:
 
 
 def decoded(row: Columns | None, wanted: AttemptId | Attempt, method: str) -> Attempt:
-    """A row as a record; raises ``decode_failed`` where it is not one that a store wrote."""
+    """A row as a record; raises ``decode_failed`` if no store wrote it."""
     moments = () if row is None else (row["finished_at"], row["heartbeat_at"])
     if (
         row is None

@@ -1,4 +1,4 @@
-"""Runs with everything recorded of them, read in one go."""
+"""Read runs with their attempts and approvals in one call."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -21,11 +21,11 @@ from belay_drivers.sql.stores.base import EngineRole
 from belay_drivers.sql.stores.runs.workflow_reads import RUNS_BY_KEY
 
 CHUNK: Final = 128
-"""Runs read in one statement."""
+"""Maximum number of runs in one statement."""
 
 _ATTEMPTS: Final = select(attempts).where(
     attempts.c.run_id.in_(bindparam("b_runs", expanding=True)),
-    # An attempt of the contract's store has no kind; no engine can read it.
+    # An attempt of the contract's store has no kind; the engine cannot read it.
     attempts.c.kind.is_not(None),
 )
 _APPROVALS: Final = APPROVALS.where(approvals.c.run_id.in_(bindparam("b_runs", expanding=True)))
@@ -35,14 +35,14 @@ class ReadHistories(EngineRole):
     """``history``."""
 
     async def history(self, command: commands.History) -> tuple[commands.RunHistory, ...]:
-        """Runs with everything recorded of them, in the order asked for; unknown ones are left out."""
+        """Runs with their attempts and approvals, in the order asked for; unknown ones are left out."""
         keys = [key_of(run_id) for run_id in command.run_ids]
         given = {key_of(run.run_id): run for run in command.runs}
         known = await self._run_command("history", self._histories(list(dict.fromkeys(keys)), given))
         return tuple(known[key] for key in keys if key in known)
 
     async def _histories(self, keys: list[str], given: Mapping[str, WorkflowRun]) -> Mapping[str, commands.RunHistory]:
-        """Straight where the database gains by that; in somebody else's transaction nothing is done behind its back."""
+        """By direct statements if the database has them; in a caller's transaction always on its connection."""
         hot, unread = self._parts.hot, [key for key in keys if key not in given]
         if self._parts.group_commit is not None and (rows := await hot.history(keys, unread)) is not None:
             return _histories_of(rows, given)
@@ -60,7 +60,7 @@ def _read(tx: Connection, keys: list[str], given: Mapping[str, WorkflowRun]) -> 
 
 def _rows_of(tx: Connection, keys: list[str], unread: list[str]) -> HistoryRows:
     bound = {"b_runs": padded(keys)}
-    # In this order: a decision marks the run and is read with it, so the approvals are never behind the mark.
+    # In this order: a decision sets the mark of the run, so the approvals are never older than the mark.
     return HistoryRows(
         tx.execute(RUNS_BY_KEY, {"b_runs": padded(unread)}).mappings().all() if unread else (),
         tx.execute(_ATTEMPTS, bound).mappings().all(),

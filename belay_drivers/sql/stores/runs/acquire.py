@@ -1,4 +1,4 @@
-"""Coming to own runs, and making those ready whose moment has come."""
+"""Acquire runs, and make those ready whose wake time has come."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -91,7 +91,7 @@ def _facts(owner: OwnerId, now_ms: Millis) -> str:
 
 
 class _Waking:
-    """One round of making runs ready; made twice it counts once."""
+    """One execution of ``wake``; idempotent."""
 
     def __init__(self, bound: dict[str, Any]) -> None:
         self._bound = bound
@@ -99,7 +99,7 @@ class _Waking:
         self._sent: tuple[Noted, int] | None = None
 
     def __call__(self, tx: Connection) -> RunsWoken:
-        """Make ready what is due."""
+        """Make due runs ready."""
         keys = tx.execute(_DUE_LOCKED, self._bound).scalars().all()
         if not keys:
             return undone(tx, RunsWoken(0))
@@ -116,11 +116,11 @@ class _Waking:
         return RunsWoken(len(woken))
 
     def again(self, tx: Connection) -> RunsWoken:
-        """The same where no reply came; the journal tells whether the first one happened."""
+        """The same after a lost reply; the journal shows whether the first try was committed."""
         if self._sent is not None:
             noted, count = self._sent
-            # Waits for a sending that is about to commit.
+            # Waits for an earlier try that may be about to commit.
             lock(tx, noted.run_key, self._now)
-            if noted.stands(tx):
+            if noted.is_stored(tx):
                 return undone(tx, RunsWoken(count))
         return self(tx)

@@ -1,4 +1,4 @@
-"""An acquisition that was sent and not answered, once more and in steps."""
+"""An acquisition again after a lost reply, in steps."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -48,10 +48,10 @@ _OWNED_BY: Final = RECORDS.where(
 
 
 class AcquireAfterLostReply:
-    """The acquisition, unless an earlier sending has happened: the fresh nonce tells.
+    """The acquisition, unless an earlier try was committed, which its fresh nonce shows.
 
-    Each row is locked before it is changed, so no rival gets it too. None is skipped: whoever has locked a row may be
-    that sending, which is about to commit.
+    Each row is locked before it is changed, so no other worker acquires it too. Locked rows are not skipped: the lock
+    may belong to that earlier try, which is about to commit.
     """
 
     def __init__(self, asked: Acquisition) -> None:
@@ -61,7 +61,7 @@ class AcquireAfterLostReply:
         self._facts = asked.facts
 
     def __call__(self, tx: Connection) -> Sequence[RowMapping]:
-        """Own what there is to own: the rows after the change."""
+        """Own due runs; returns their rows after the change."""
         owner = self._command.owner
         bound = {"b_host": owner.host_id, "b_pid": owner.pid, "b_nonce": owner.nonce}
         owned = tx.execute(_OWNED_BY, bound).mappings().all()
@@ -89,7 +89,7 @@ class AcquireAfterLostReply:
             "epoch": runs.c.epoch + 1,
             "last_nonce": owner.nonce,
             "ready_at": None,
-            # Taking over is what counts, not going on with a run that was let go in order.
+            # Only a takeover counts, not the acquisition of a released run.
             "takeovers": runs.c.takeovers + case((runs.c.status == RunStatus.RUNNING.value, 1), else_=0),
             "last_entry": runs.c.last_entry + 1,
             **NOT_WAITING,
@@ -97,7 +97,7 @@ class AcquireAfterLostReply:
         }
 
     def _chosen(self, tx: Connection) -> list[str]:
-        """Runs whose owner is gone before those that wait; among each, the order in which they are due."""
+        """Runs of dead owners before those that wait; each in the order in which they are due."""
         limit = self._command.limit
         abandoned = tx.execute(self._lost().limit(limit).with_for_update(key_share=True)).all()
         waiting = [

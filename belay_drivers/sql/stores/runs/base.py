@@ -1,4 +1,4 @@
-"""What every role of the run store stands on."""
+"""The base class and shared helpers of the run store's roles."""
 
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
@@ -29,7 +29,7 @@ class RunRole:
 
     @property
     def engines(self) -> tuple[Engine, ...]:
-        """The engines of this store's database (``watching.engines_of`` finds them)."""
+        """The engines of this store's database (see ``engines_of``)."""
         return self._database.sync_engines
 
     def _now(self) -> Millis:
@@ -51,7 +51,7 @@ class RunRole:
 
 
 def row_of(tx: Connection, run_key: str) -> Columns | None:
-    """The run as committed, not locked."""
+    """The committed run, without a lock."""
     return tx.execute(_ROW, {"b_run": run_key}).mappings().one_or_none()
 
 
@@ -61,14 +61,14 @@ def is_owner(row: Columns, owner: OwnerId) -> bool:
 
 
 def owned_by(row: Columns) -> OwnerId | None:
-    """The owner the row names."""
+    """The owner in the row."""
     if row["owner_nonce"] is None:
         return None
     return OwnerId(row["owner_host_id"], row["owner_pid"], row["owner_nonce"])
 
 
 def ownership_facts(owner: OwnerId, granted_at_ms: Millis | None) -> dict[str, JsonValue]:
-    """What a fact of the ownership stream says."""
+    """The content of an ownership fact."""
     return {
         "owner": {"host_id": owner.host_id, "pid": owner.pid, "nonce": owner.nonce},
         "granted_at_ms": granted_at_ms,

@@ -1,4 +1,4 @@
-"""Asking a workflow's run to stop."""
+"""Request the cancel of a workflow's run."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ class CancelRuns(EngineRole):
     """``cancel``."""
 
     async def cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
-        """Ask a run to stop."""
+        """Request the cancel of a run."""
         check_cancel(command)
         ended = await self._run_command("cancel", self._cancel(command))
         if isinstance(ended, CancelRequested):
@@ -47,12 +47,12 @@ class CancelRuns(EngineRole):
         return ended
 
     async def _cancel(self, command: commands.Cancel) -> RequestCancelOutcome:
-        request = _Request(command, self._now())
+        request = _CancelRequest(command, self._now())
         return await self._parts.database.write(request, request.again)
 
 
-class _Request:
-    """One request to stop; made twice it counts once."""
+class _CancelRequest:
+    """One cancel request; idempotent."""
 
     def __init__(self, command: commands.Cancel, now_ms: Millis) -> None:
         self._key = key_of(command.run_id)
@@ -71,10 +71,10 @@ class _Request:
         return CancelRequested(self._now)
 
     def again(self, tx: Connection) -> RequestCancelOutcome:
-        """Store it, unless that was done by the sending whose reply is missing."""
-        # Waits for that sending, should it be about to commit.
+        """Store it, unless the try with the lost reply was committed."""
+        # Waits for that try, which may be about to commit.
         lock(tx, self._key, self._now)
-        if self._sent is not None and self._sent.stands(tx):
+        if self._sent is not None and self._sent.is_stored(tx):
             return undone(tx, CancelRequested(self._now))
         return self(tx)
 

@@ -1,4 +1,4 @@
-"""Becoming the owner of a run."""
+"""Become the owner of a run in one step."""
 
 from functools import partial
 from typing import Final
@@ -45,7 +45,7 @@ class ClaimRuns(RunRole):
         now_ms: Millis,
         evidence: LivenessEvidence | None = None,
     ) -> ClaimAndOwnOutcome:
-        """Own the run at once, if it still is what ``expected`` says (6.8)."""
+        """Own the run in one step, if it still matches ``expected`` (6.8)."""
         given = RunInput("claim_and_own")
         run_id = given.run_id(run_id)
         read = given.snapshot(expected)
@@ -61,7 +61,7 @@ class ClaimRuns(RunRole):
 
 
 class _Claim:
-    """One claim; it remembers what it met, to know its own work again."""
+    """One claim; it keeps what it found, to detect after a lost reply that it was committed."""
 
     def __init__(self, run_key: str, expected: RunSnapshot, owner: OwnerId, now_ms: Millis) -> None:
         self._key = run_key
@@ -122,7 +122,7 @@ class _Claim:
 
 
 def _may_take(expected: RunSnapshot, owner: OwnerId, now_ms: Millis, evidence: LivenessEvidence | None) -> bool:
-    """Whether nobody's run is taken, or there is proof that its owner is gone."""
+    """Whether the run has no owner, or there is evidence that its owner is dead."""
     if expected.owner is None or expected.owner == owner:
         return True
     return evidence is not None and evidence_matches(expected.owner, owner, now_ms, evidence)
@@ -136,7 +136,7 @@ def _unproven(row: Columns | None, expected: RunSnapshot, now_ms: Millis) -> Cla
 
 
 def loss_of(row: Columns | None, now_ms: Millis) -> ClaimLoss:
-    """Why a claim failed, in the order in which reasons count."""
+    """Why a claim failed; the first reason in their fixed order."""
     if row is None:
         return NotFound()
     if row["claim_host_id"] is not None:
@@ -147,7 +147,7 @@ def loss_of(row: Columns | None, now_ms: Millis) -> ClaimLoss:
 
 
 def is_as_read(row: Columns, expected: RunSnapshot) -> bool:
-    """Whether the run is exactly what the caller read."""
+    """Whether the run is unchanged since the caller read it."""
     return (
         row["status"] == expected.status.value
         and owned_by(row) == expected.owner
@@ -156,10 +156,10 @@ def is_as_read(row: Columns, expected: RunSnapshot) -> bool:
 
 
 def is_unclaimed(row: Columns) -> bool:
-    """Whether nobody has reserved the run."""
+    """Whether the run has no claim."""
     return all(row[name] is None for name in _CLAIM_COLUMNS)
 
 
 def is_stale(stamp: Millis, now_ms: Millis) -> bool:
-    """Whether a stamp is over thirty seconds old; exactly that old is fresh."""
+    """Whether a time (ms) is over thirty seconds old; exactly that old is fresh."""
     return stamp < now_ms - limits.HEARTBEAT_STALE_AFTER

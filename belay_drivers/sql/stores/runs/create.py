@@ -1,4 +1,4 @@
-"""Making runs."""
+"""Create runs."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ class CreateRuns(RunRole):
     """``create``."""
 
     async def create(self, run_id: RunId, state_json: str, options: CreateOptions | None = None) -> None:
-        """Store a pending run whose state is this JSON text, to the byte (6.1)."""
+        """Store a pending run whose state is exactly this JSON text (6.1)."""
         given = RunInput("create")
         run_id = given.new_run_id(run_id)
         where = given.options(options)
@@ -64,7 +64,7 @@ def _insert(
 ) -> None:
     run, texts = rows
     if again:
-        # Waits for an earlier sending that is about to commit, where inserting it plainly would be refused then.
+        # Waits for an earlier try that may be about to commit; a plain INSERT would fail then.
         adding = dialect.insert_if_absent(runs).returning(*runs.c)
         row = tx.execute(adding, run).mappings().one_or_none()
         if row is None and _arrived(tx, run, texts):
@@ -78,7 +78,7 @@ def _insert(
 
 
 def _arrived(tx: Connection, run: dict[str, Any], texts: dict[str, Any]) -> bool:
-    """Whether the run that stands there is the one an earlier sending made; its owners may have changed its state."""
+    """Whether the stored run is that of an earlier try; its owners may have changed its state since."""
     statement = (
         select(runs.c.created_at, runs.c.epoch, values.c.state)
         .join(values, values.c.run_id == runs.c.run_id)

@@ -1,4 +1,4 @@
-"""Chains of runs that are one piece of work to the outside."""
+"""Lineages: chains of runs that callers see as one piece of work."""
 
 from typing import Final
 
@@ -26,8 +26,8 @@ MEMBER: Final[ColumnElement[bool]] = or_(
 )
 """The run is a round of the lineage of ``b_run``.
 
-The second arm adds a first round from before there were lineages; a run that merely has the lineage's name and
-belongs to another one is none of its rounds.
+The second part adds a first round without a lineage of its own; a run that only has the lineage's name and belongs to
+another lineage is not one of its rounds.
 """
 IN_ORDER: Final = (func.coalesce(runs.c.round_ordinal, 0), runs.c.run_id)
 _MEMBERS: Final = RUNS.where(MEMBER).order_by(*IN_ORDER)

@@ -1,4 +1,4 @@
-"""What only the owner of a run may do."""
+"""Operations of the owner of a run."""
 
 import asyncio
 from functools import partial
@@ -38,7 +38,7 @@ OWNED_BY: Final = and_(
     runs.c.owner_pid == bindparam("b_pid"),
     runs.c.owner_nonce == bindparam("b_nonce"),
 )
-"""The run is running under exactly this owner, whichever lease that is."""
+"""The run is running under exactly this owner, with any lease."""
 _HEARTBEAT: Final = (
     update(runs)
     .where(OWNED_BY)
@@ -60,15 +60,16 @@ class OwnedTransitions(RunRole):
 
     def __init__(self, database: Sender, clock: Clock) -> None:
         super().__init__(database, clock)
-        # Those of one owner go one after another: what tells whether one happened is that none came in between.
+        # Transitions of one owner are serialized: after a lost reply the state shows whether one was committed, if no
+        # other came in between.
         self._moving: WeakValueDictionary[tuple[str, OwnerId], asyncio.Lock] = WeakValueDictionary()
 
     async def heartbeat(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
-        """Store a sign of life (6.12)."""
+        """Store a heartbeat (6.12)."""
         return await self._beat("heartbeat", run_id, owner, now_ms, _HEARTBEAT)
 
     async def reconfirm(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> HeartbeatOutcome:
-        """Store a sign of life, unless anybody has claimed the run (6.13)."""
+        """Store a heartbeat, unless the run is claimed (6.13)."""
         return await self._beat("reconfirm", run_id, owner, now_ms, _RECONFIRM)
 
     async def _beat(
@@ -85,7 +86,7 @@ class OwnedTransitions(RunRole):
                 return Updated()
             return undone(tx, NotFound() if row_of(tx, key_of(run_id)) is None else FenceLost())
 
-        # Sending it twice is as good as once, so it matters little whether a lost one arrived.
+        # Idempotent, so a lost reply needs no check.
         return await self._guard(method, self._database.write(beat), run_id)
 
     async def transition_owned(
@@ -96,7 +97,7 @@ class OwnedTransitions(RunRole):
         state_json: str | None = None,
         guard: TransitionGuard | None = None,
     ) -> TransitionOutcome:
-        """Move the owned run on; anything but ``running`` lets it go (6.14)."""
+        """Change the status of the owned run; any status but ``running`` releases it (6.14)."""
         given = RunInput("transition_owned")
         run_id = given.run_id(run_id)
         owner = given.owner(owner)
@@ -111,7 +112,7 @@ class OwnedTransitions(RunRole):
 
 
 class _Transition:
-    """One transition; it remembers what it met, to know its own work again."""
+    """One transition; it keeps what it found, to detect after a lost reply that it was committed."""
 
     def __init__(
         self,
@@ -144,13 +145,13 @@ class _Transition:
         return Transitioned()
 
     def _arrived(self, tx: Connection, row: Columns) -> bool:
-        """Whether the sending that was not answered happened; the lock was waited for, so it is over."""
+        """Whether the try with the lost reply was committed; under the lock, so it has ended."""
         if self._sent is None:
             return False
         epoch, seq, noted = self._sent
         if row["epoch"] != epoch:
-            # Somebody has acquired the run since; that is possible after a suspension only.
-            return self._status is RunStatus.SUSPENDED and noted.stands(tx)
+            # The run was acquired since; that is possible only after a suspension.
+            return self._status is RunStatus.SUSPENDED and noted.is_stored(tx)
         if (row["write_seq"], row["status"]) != (seq + 1, self._status.value):
             return False
         return self._state is None or tx.execute(_STATE, {"b_run": self._key}).scalar_one() == self._state
@@ -165,7 +166,7 @@ class _Transition:
         facts = ownership_facts(self._owner, None)
         noted = Noted(self._key, entry, self._now, _RELEASED, json.encode(facts))
         self._sent = held.row["epoch"], held.row["write_seq"], noted
-        # The same transaction holds the lock of the row since it was read.
+        # The same transaction has locked the row since it was read.
         tx.execute(
             update(runs).where(runs.c.run_id == bindparam("b_run")).values(**self._changes(held.row)),
             {"b_run": self._key},

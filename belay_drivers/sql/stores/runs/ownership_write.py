@@ -1,4 +1,4 @@
-"""Writes to a run that leave one ownership fact, by which they know their own work again."""
+"""Writes to a run with one ownership fact, by which a resent write detects that the first try was committed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is written to a run: the columns, and the fact that goes with them."""
+    """A write to a run: columns, and the ownership fact."""
 
     columns: Mapping[str, Any]
     kind: str
@@ -28,14 +28,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[A]):
-    """What is answered about a run, and what is written to it, if anything; nothing where there is no run."""
+    """An outcome and the write to the run, if any; no write without a run."""
 
     answer: A
     change: Change | None = None
 
 
 def noted_write(run_key: str, now_ms: Millis, judge: Callable[[Columns | None], Verdict[A]]) -> EntryWrite[A]:
-    """One verdict upon a locked run."""
+    """A write that ``judge`` decides on from the locked run."""
 
     def judged(_tx: Connection, row: Columns | None) -> A | Entry[A]:
         verdict = judge(row)

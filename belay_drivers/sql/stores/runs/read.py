@@ -1,4 +1,4 @@
-"""Reading runs, and checking what is read."""
+"""Read runs, with checks of their rows."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ RUNS: Final = select(
         _parents, _parents.c.run_id == runs.c.parent_run_id
     )
 )
-"""Runs with everything that a ``RunRow`` says."""
+"""Runs with all columns of a ``RunRow``."""
 ONE_RUN: Final = RUNS.where(runs.c.run_id == bindparam("b_run"))
 _OWNER: Final = ("owner_host_id", "owner_pid", "owner_nonce")
 _CLAIM: Final = ("claim_host_id", "claim_pid", "claim_nonce")
@@ -50,7 +50,7 @@ class ReadRuns(RunRole):
     """``get``."""
 
     async def get(self, run_id: RunId) -> RunRow:
-        """The run as it stands (6.2)."""
+        """The run (6.2)."""
         run_id = RunInput("get").run_id(run_id)
         bound = {"b_run": key_of(run_id)}
         work = self._database.read(lambda tx: tx.execute(ONE_RUN, bound).mappings().one_or_none())
@@ -61,7 +61,7 @@ class ReadRuns(RunRole):
 
 
 def decoded(row: Columns, method: str) -> RunRow:
-    """A row as a record; raises ``decode_failed`` where it is not one that a store wrote."""
+    """A row as a record; raises ``decode_failed`` if no store wrote it."""
     run_id = row["full_id"] or row["run_id"]
     if not _is_typed(row):
         cause = {"run_id": run_id, "stage": "row-schema"}

@@ -1,4 +1,4 @@
-"""Letting a run go: parked, or at its end."""
+"""Release a run: park it, or settle it."""
 
 from typing import Any, Final
 
@@ -95,7 +95,7 @@ class ReleaseRuns(OwnedRole):
 
 
 def _parking(command: commands.Park) -> Groupable[RunParkOutcome] | None:
-    """The command as one that shares a commit, unless its owner has notes to leave."""
+    """The command as a write of a group commit, unless it has notes."""
     if command.notes:
         return None
 
@@ -106,7 +106,7 @@ def _parking(command: commands.Park) -> Groupable[RunParkOutcome] | None:
 
 
 def _settling(command: commands.Settle) -> Groupable[SettleOutcome] | None:
-    """The command as one that shares a commit, unless its owner has notes to leave."""
+    """The command as a write of a group commit, unless it has notes."""
     if command.notes:
         return None
 
@@ -126,7 +126,7 @@ def _parked(tx: Connection, fence: Fence, command: commands.Park) -> Held | None
 
 
 def _refused(tx: Connection, fence: Fence) -> PendingSignal | FenceRejected:
-    """Whether the fence or the news refused; only its owner can take the news off a run, so reading is enough."""
+    """Whether the fence or a pending signal refused; only the owner clears a signal, so a read is enough."""
     bound = fence.parameters()
     del bound["b_now"]
     owned = tx.execute(_STILL_OWNED, bound).one_or_none()

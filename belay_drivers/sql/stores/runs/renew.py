@@ -1,4 +1,4 @@
-"""Renewing leases: all of a worker's in one statement."""
+"""Renew leases: all of a worker's in one statement."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ class RenewLeases(EngineRole):
     """``renew``."""
 
     async def renew(self, command: commands.Renew) -> tuple[RenewOutcome, ...]:
-        """Keep leases, in one statement; answers stand in the order of the leases."""
+        """Renew leases, in one statement; outcomes in the order of the leases."""
         return await self._run_command("renew", self._renew(command)) if command.leases else ()
 
     async def _renew(self, command: commands.Renew) -> tuple[RenewOutcome, ...]:
@@ -38,7 +38,7 @@ class RenewLeases(EngineRole):
         for _ in range(ATTEMPTS):
             if isinstance(sent, Done):
                 break
-            # Renewing twice is renewing.
+            # Idempotent.
             sent = await hot.renew(command, now_ms)
         if isinstance(sent, Unknown):
             raise sent.failure.error()

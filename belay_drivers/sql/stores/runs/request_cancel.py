@@ -1,4 +1,4 @@
-"""Asking runs to stop."""
+"""Request the cancel of rounds and lineages."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -32,7 +32,7 @@ from belay_drivers.sql.stores.runs.lineages import IN_ORDER, MEMBER
 from belay_drivers.sql.stores.runs.owned import OWNED_BY, owned_by_parameters
 
 _ROUNDS_MISSED: Final = 5
-"""How often a write may miss a round that a read then finds live and unrequested."""
+"""How often a write may miss a round that a read then finds live and without a request."""
 
 _REQUESTED: Final = "cancel_requested"
 
@@ -43,7 +43,7 @@ def _requesting(which: ColumnElement[bool]) -> Update:
         .where(which, runs.c.cancel_requested_at.is_(None), runs.c.status.not_in(OVER))
         .values(
             cancel_requested_at=bindparam("b_at"),
-            # A worker has to hear of it; a run without a workflow has none.
+            # A worker has to be notified; a run without a workflow has none.
             ready_at=case((runs.c.workflow.is_not(None), MARKED), else_=runs.c.ready_at),
             last_entry=runs.c.last_entry + 1,
         )
@@ -73,15 +73,15 @@ class RequestCancel(RunRole):
     """``request_cancel``, ``request_cancel_lineage`` and ``acknowledge_cancel``."""
 
     async def request_cancel(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
-        """Ask one round to stop; the first request stands (6.4)."""
+        """Request the cancel of one round; the first request is kept (6.4)."""
         return await self._request("request_cancel", run_id, now_ms, _REQUEST)
 
     async def request_cancel_lineage(self, run_id: RunId, now_ms: Millis) -> RequestCancelOutcome:
-        """Ask every live round of the lineage to stop, all of them or none (6.5)."""
+        """Request the cancel of every live round of the lineage, all or none (6.5)."""
         return await self._request("request_cancel_lineage", run_id, now_ms, _REQUEST_LINEAGE)
 
     async def acknowledge_cancel(self, run_id: RunId, owner: OwnerId, now_ms: Millis) -> bool:
-        """Keep that the owner saw the request; the first record stands (6.6)."""
+        """Store that the owner saw the request; the first record is kept (6.6)."""
         given = RunInput("acknowledge_cancel")
         run_id = given.run_id(run_id)
         owner = given.owner(owner)
@@ -98,7 +98,7 @@ class RequestCancel(RunRole):
         given = RunInput(method)
         run_id = given.run_id(run_id)
         now_ms = given.moment(now_ms, "now_ms")
-        request = _Request(method, run_id, now_ms, self._now(), statements)
+        request = _RoundsRequest(method, run_id, now_ms, self._now(), statements)
         return await self._guard(method, self._database.write(request, request.again), run_id)
 
 
@@ -112,7 +112,7 @@ def _acknowledged(tx: Connection, bound: dict[str, Any], now_ms: Millis) -> bool
     return True
 
 
-class _Request:
+class _RoundsRequest:
     """One request to one round or to a lineage."""
 
     def __init__(
@@ -126,7 +126,7 @@ class _Request:
         self._sent: Noted | None = None
 
     def __call__(self, tx: Connection) -> RequestCancelOutcome:
-        """Mark what is live, until a read finds nothing that the write raced past."""
+        """Mark live rounds, until a read finds none that the write missed."""
         bound = {"b_run": key_of(self._run_id), "b_at": self._at, "b_now": self._now}
         marked: Noted | None = None
         for _ in range(_ROUNDS_MISSED):
@@ -144,16 +144,16 @@ class _Request:
         raise RunStoreError("persistence_failed", self._method, detail, cause)
 
     def again(self, tx: Connection) -> RequestCancelOutcome:
-        """Ask once more where no reply came; the journal tells whether the first one happened."""
+        """Request once more after a lost reply; the journal shows whether the first try was committed."""
         if self._sent is not None:
-            # Waits for a sending that is about to commit; all its rounds were marked in one transaction.
+            # Waits for an earlier try that may be about to commit; it marks all its rounds in one transaction.
             lock(tx, self._sent.run_key, self._now)
-            if self._sent.stands(tx):
+            if self._sent.is_stored(tx):
                 return undone(tx, CancelRequested(self._at))
         return self(tx)
 
     def _folded(self, rows: Sequence[Row[Any]]) -> RequestCancelOutcome | None:
-        """What the rounds say together, in their order; None where one is live and unrequested."""
+        """The outcome of all rounds, in their order; None if one is live and without a request."""
         answer: RequestCancelOutcome = NotFound()
         for row in rows:
             status, requested_at = row.status, row.cancel_requested_at

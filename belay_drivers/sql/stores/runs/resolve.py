@@ -1,4 +1,4 @@
-"""An operator's word on a run in review."""
+"""Store an operator's resolution of a run in review."""
 
 from typing import Any, Final
 
@@ -63,7 +63,7 @@ class ResolveReviews(EngineRole):
     """``resolve``."""
 
     async def resolve(self, command: commands.Resolve) -> ResolveOutcome:
-        """Store an operator's word on a run in review."""
+        """Store an operator's resolution of a run in review."""
         check_resolve(command)
         ended = await self._run_command("resolve", self._resolve(command))
         if isinstance(ended, Resolved):
@@ -71,12 +71,12 @@ class ResolveReviews(EngineRole):
         return ended
 
     async def _resolve(self, command: commands.Resolve) -> ResolveOutcome:
-        word = _Word(command, self._now())
-        return await self._parts.database.write(word.spoken, word.repeated)
+        resolution = _ReviewResolution(command, self._now())
+        return await self._parts.database.write(resolution.store, resolution.store_again)
 
 
-class _Word:
-    """One resolution; spoken twice it counts once."""
+class _ReviewResolution:
+    """One resolution; idempotent."""
 
     def __init__(self, command: commands.Resolve, now_ms: Millis) -> None:
         self._command = command
@@ -88,20 +88,20 @@ class _Word:
         }
         self._sent: Noted | None = None
 
-    def repeated(self, tx: Connection) -> ResolveOutcome:
-        """Store it, unless that was done by the sending whose reply is missing."""
-        return self._spoken(tx, again=True)
+    def store_again(self, tx: Connection) -> ResolveOutcome:
+        """Store it, unless the try with the lost reply was committed."""
+        return self._store(tx, again=True)
 
-    def spoken(self, tx: Connection) -> ResolveOutcome:
+    def store(self, tx: Connection) -> ResolveOutcome:
         """Store it."""
-        return self._spoken(tx, again=False)
+        return self._store(tx, again=False)
 
-    def _spoken(self, tx: Connection, *, again: bool) -> ResolveOutcome:
+    def _store(self, tx: Connection, *, again: bool) -> ResolveOutcome:
         command = self._command
         held = lock(tx, key_of(command.run_id), self._now)
         if held is None:
             return undone(tx, NotFound())
-        if again and self._sent is not None and self._sent.stands(tx):
+        if again and self._sent is not None and self._sent.is_stored(tx):
             return undone(tx, Resolved(self._now))
         orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
         if not self._fits(tx, held, orphan):
@@ -124,7 +124,7 @@ class _Word:
         return tx.execute(_LATEST, bound).mappings().one_or_none()
 
     def _fits(self, tx: Connection, held: Held, orphan: Columns | None) -> bool:
-        """Whether the word is one that this run waits for."""
+        """Whether the run waits for a resolution of this kind."""
         status = held.row["status"]
         giving_up = isinstance(self._command.resolution, commands.GiveUp)
         if status in OVER or (giving_up and status != RunStatus.SUSPENDED.value):
@@ -135,7 +135,7 @@ class _Word:
             status == RunStatus.SUSPENDED.value
             and held.row["waiting_reason"] == IN_REVIEW
             and not isinstance(self._command.resolution, commands.Happened)
-            and (giving_up or not _is_spoken(tx, held))
+            and (giving_up or not _is_resolved(tx, held))
         )
 
     def _close(self, tx: Connection, held: Held, orphan: Columns) -> None:
@@ -148,17 +148,17 @@ class _Word:
         change_attempt(tx, held, orphan["step_key_digest"], orphan["attempt"], changes)
 
 
-def _is_spoken(tx: Connection, held: Held) -> bool:
-    """Whether a word on the run itself waits for a worker to act on it."""
+def _is_resolved(tx: Connection, held: Held) -> bool:
+    """Whether a resolution of the run itself waits for a worker to act on it."""
     words = tx.execute(_SINCE_PARKED, {"b_run": held.key}).scalars().all()
     facts = [json.decode(text) for text in words]
     return any(isinstance(each, dict) and each.get("step_key") is None for each in facts)
 
 
-def _with_resolution(meta: str, word: str) -> str:
+def _with_resolution(meta: str, resolution: str) -> str:
     known = json.decode(meta)
     members = known if isinstance(known, dict) else {}
-    return json.encode({**members, "resolution": word})
+    return json.encode({**members, "resolution": resolution})
 
 
 def _give_up(tx: Connection, held: Held, by: str) -> None:

@@ -1,4 +1,4 @@
-"""Beginning runs."""
+"""Start runs."""
 
 from functools import partial
 
@@ -37,7 +37,7 @@ class StartRuns(EngineRole):
         self._insert: Insert = parts.database.dialect.insert_if_absent(runs)
 
     async def start(self, command: commands.Start) -> StartOutcome:
-        """Store a new run, or find the one that is meant."""
+        """Store a new run, or find the existing one of this key or id."""
         check_start(command)
         ended = await self._run_command("start", self._start(command))
         if isinstance(ended, Started):
@@ -90,7 +90,7 @@ class StartRuns(EngineRole):
 
 
 def _known(tx: Connection, command: commands.Start, now_ms: Millis, *, again: bool) -> StartOutcome:
-    """Which run stood in the way; a statement of its own, so that it sees what committed meanwhile."""
+    """The run that conflicted; read by a separate statement, which sees what committed meanwhile."""
     run_key = key_of(command.run_id)
     if command.idempotency_key is not None:
         row = tx.execute(_KNOWN.where(runs.c.idempotency_key == command.idempotency_key)).one_or_none()

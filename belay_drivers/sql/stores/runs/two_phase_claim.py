@@ -1,4 +1,4 @@
-"""Reserving a run first and owning it then, also from the dead."""
+"""Claims in two phases, reserve and own, also of a dead owner's run."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -48,7 +48,7 @@ class ReserveRuns(RunRole):
     async def claim(
         self, run_id: RunId, expected: RunSnapshot | RunRow, claimant: OwnerId, now_ms: Millis
     ) -> ClaimOutcome:
-        """Reserve a pending or suspended run that still is what ``expected`` says (6.7)."""
+        """Reserve a pending or suspended run that still matches ``expected`` (6.7)."""
         given = RunInput("claim")
         run_id = given.run_id(run_id)
         read = given.snapshot(expected)
@@ -65,7 +65,7 @@ class ReserveRuns(RunRole):
     async def activate(
         self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis, expected: RunSnapshot | RunRow
     ) -> ActivateOutcome:
-        """Turn a claim into ownership; where the run has changed the claim is given up (6.9)."""
+        """Turn a claim into ownership; if the run has changed, the claim is released (6.9)."""
         given = RunInput("activate")
         run_id = given.run_id(run_id)
         claimant = given.owner(claimant, "claimant")
@@ -85,7 +85,7 @@ class ReserveRuns(RunRole):
         return await self._noted("activate", run_id, now_ms, judge)
 
     async def abandon_claim(self, run_id: RunId, claimant: OwnerId, claimed_at_ms: Millis) -> AbandonClaimOutcome:
-        """Give up a claim; owner and heartbeat stay (6.10)."""
+        """Release a claim; owner and heartbeat are unchanged (6.10)."""
         given = RunInput("abandon_claim")
         run_id = given.run_id(run_id)
         claimant = given.owner(claimant, "claimant")
@@ -107,7 +107,7 @@ class ReserveRuns(RunRole):
         now_ms: Millis,
         evidence: LivenessEvidence,
     ) -> RecoverClaimOutcome:
-        """Clear a stale claim whose claimant is proven gone (6.11)."""
+        """Clear a stale claim with evidence that its claimant is dead (6.11)."""
         given = RunInput("recover_claim")
         run_id = given.run_id(run_id)
         stale_claimant = given.owner(stale_claimant, "stale_claimant")
@@ -136,7 +136,7 @@ class ReserveRuns(RunRole):
         now_ms: Millis,
         evidence: LivenessEvidence,
     ) -> StealOutcome:
-        """Reserve a running run whose owner is stale and proven gone; the owner stays until activation (6.15)."""
+        """Reserve a running run whose owner is stale and proven dead; the owner is kept until activation (6.15)."""
         given = RunInput("steal")
         run_id = given.run_id(run_id)
         read = given.snapshot(expected)

@@ -1,4 +1,4 @@
-"""Reads of workflows' runs: no write transaction, nothing locked."""
+"""Reads of workflows' runs, without a write transaction or a lock."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import RunSummary, WorkflowRun
-from belay_drivers.sql.connection.database import admit_outside
+from belay_drivers.sql.connection.database import refuse_inside
 from belay_drivers.sql.schema.tables import runs
 from belay_drivers.sql.statements.keys import key_of
 from belay_drivers.sql.statements.rows import (
@@ -44,12 +44,12 @@ class ReadWorkflowRuns(EngineRole):
         return await self._run_command("find", self._found(key_of(run_id)))
 
     async def _found(self, key: str) -> WorkflowRun | None:
-        admit_outside(self._parts.database)
+        refuse_inside(self._parts.database)
         row = await (self._batcher.one(key) if self._parts.group_commit is not None else self._inside(key))
         return None if row is None else run_record(row)
 
     async def _inside(self, key: str) -> Columns | None:
-        """In somebody else's transaction nothing is done behind its back."""
+        """The row inside a caller's transaction, on its connection."""
         return await self._parts.database.read(
             lambda tx: tx.execute(RUNS_BY_KEY, {"b_runs": [key]}).mappings().one_or_none()
         )

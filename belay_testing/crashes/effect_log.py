@@ -1,4 +1,4 @@
-"""What was done to the world, as somebody outside the database keeps it: the judge of what was lost or doubled."""
+"""A log of effects outside the database: it shows which effects were lost or doubled."""
 
 import json
 import os
@@ -18,14 +18,14 @@ class Effect:
     pid: int
 
 
-class Ledger:
+class EffectLog:
     """A file to which every effect is appended, and flushed to the disk, before the step goes on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def note(self) -> None:
-        """Note that the current step has its effect now."""
+        """Append the effect of the current step."""
         now = current_step()
         line = json.dumps([now.run_id, now.key.removeprefix(f"{now.run_id}/"), now.attempt, os.getpid()])
         # Opened for each line: a descriptor kept open would be shared with forks.
