@@ -21,13 +21,18 @@ FINDS = """
 import asyncio, sys
 from importlib.metadata import entry_points
 from belay_core import open_stores
+from belay_core.errors import RunStoreError
 
 async def opened():
     async with open_stores("jsonl:///found.jsonl") as stores:
-        return type(stores.runs).__module__
+        try:
+            await stores.runs.get("missing")
+        except RunStoreError as error:
+            return error.code
 
 assert "belay_jsonl" not in sys.modules
-assert asyncio.run(opened()) == "belay_jsonl.run_store"
+assert asyncio.run(opened()) == "not_found_row"
+assert "belay_jsonl.run_store" in sys.modules
 print(sum(point.value.startswith("belay_jsonl:") for point in entry_points(group="belay.drivers")))
 """
 
