@@ -54,7 +54,7 @@ class ExecutingStep(Protocol):
     @property
     @abstractmethod
     def cuttable(self) -> bool:
-        """Whether stopping its body half-way leaves nothing that nobody knows of."""
+        """Whether stopping its body half-way leaves no effect unknown."""
 
     @abstractmethod
     def cut(self) -> None:

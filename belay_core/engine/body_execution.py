@@ -66,7 +66,7 @@ class EngineTask(asyncio.Task[T]):
         try:
             value: R | Raised = await code()
         except BaseException as error:
-            # A coroutine that is closed is told so by GeneratorExit, outside of its task.
+            # A coroutine that is closed gets GeneratorExit, outside of its task.
             if isinstance(error, KeyboardInterrupt) or asyncio.current_task() is not self:
                 raise
             value = Raised(error)
@@ -94,7 +94,7 @@ class EngineTask(asyncio.Task[T]):
 def current_engine_task() -> EngineTask[Any]:
     """The task of the engine that calls."""
     work: Any = asyncio.current_task()
-    return work  # type: ignore[no-any-return]  # whoever calls runs in one
+    return work  # type: ignore[no-any-return]  # every caller runs in a task
 
 
 Abandon: TypeAlias = Callable[[EngineTask["Answer | None"]], Awaitable[StepRecord | None]]
@@ -136,11 +136,11 @@ class RecordedSteps:
             self._orphans[attempt.step_key] = attempt
 
     def orphans(self) -> list[StepRecord]:
-        """All attempts whose end nobody knows."""
+        """All attempts whose end is unknown."""
         return list(self._orphans.values())
 
     def orphan(self) -> StepRecord | None:
-        """An attempt whose end nobody knows, if there is one."""
+        """An attempt whose end is unknown, if there is one."""
         return next(iter(self._orphans.values()), None)
 
     def namesakes(self, key: str) -> int:
@@ -153,7 +153,7 @@ class RecordedSteps:
 
 
 def is_orphan(attempt: StepRecord) -> bool:
-    """Whether nobody knows how this attempt ended, and nobody has said."""
+    """Whether the end of this attempt is unknown and has not been resolved."""
     if attempt.state is StepState.SUCCEEDED or attempt.kind is not StepKind.STEP:
         return False
     return attempt.state is StepState.RUNNING or (

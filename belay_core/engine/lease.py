@@ -115,7 +115,7 @@ class LeaseLost(BelayError):
 
 
 class LeaseHandle:
-    """One lease and its state; ``signal`` is set whenever the drain should look."""
+    """One lease and its state; ``signal`` is set whenever the run executor should look."""
 
     def __init__(self, services: Services, lease: Lease, cancel_requested_at_ms: Millis | None) -> None:
         self.lease = lease

@@ -153,7 +153,7 @@ class StepCall:
 
     @property
     def cuttable(self) -> bool:
-        """Whether stopping the body half-way leaves nothing that nobody knows of."""
+        """Whether stopping the body half-way leaves no effect unknown."""
         return self._step.idempotent and self._step.is_async
 
     def _kept(self, last: StepRecord) -> Answer | None:

@@ -32,7 +32,12 @@ def _inside(pair: _Pair) -> Iterator[_Pair]:
     """The members of two values of one type; those of mappings are data and stay unnamed."""
     path, given, read_back = pair
     kind = cast("type[Any]", pair.given.__class__)
-    if issubclass(kind, Mapping):
+    if names := list(_fields(given)):
+        # First, as a class with fields may be iterable in a way of its own.
+        yield from (
+            _Pair(f"{path}.{name}", getattr(given, name, None), getattr(read_back, name, None)) for name in names
+        )
+    elif issubclass(kind, Mapping):
         keys: dict[Any, Any] = {key: key for key in read_back}
         for key, member in given.items():
             if key in keys:
@@ -42,18 +47,15 @@ def _inside(pair: _Pair) -> Iterator[_Pair]:
         same: dict[Any, Any] = {member: member for member in read_back}
         yield from (_Pair(f"{path}[...]", member, same[member]) for member in given if member in same)
     elif not issubclass(kind, str | bytes) and hasattr(given, "__iter__") and hasattr(given, "__len__"):
-        names = getattr(given, "_fields", None)
         for place, (one, other) in enumerate(zip(given, read_back, strict=False)):
-            yield _Pair(f"{path}.{names[place]}" if names else f"{path}[{place}]", one, other)
-    else:
-        for name in _fields(given):
-            yield _Pair(f"{path}.{name}", getattr(given, name, None), getattr(read_back, name, None))
+            yield _Pair(f"{path}[{place}]", one, other)
 
 
 def _fields(value: object) -> Iterator[str]:
-    """The names of the fields of a dataclass or of a pydantic model, undeclared ones included."""
+    """The names of the fields of a dataclass, a ``NamedTuple`` or a pydantic model, undeclared ones included."""
     if dataclasses.is_dataclass(value):
         yield from (each.name for each in dataclasses.fields(value))
     else:
+        yield from getattr(type(value), "_fields", ())
         yield from getattr(type(value), "model_fields", ())
         yield from getattr(value, "model_extra", None) or ()

@@ -37,6 +37,19 @@ class Number(int):
 
 
 @dataclass
+class Bag:
+    """Iterable in a way that does not show its field."""
+
+    first: int
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+@dataclass
 class Line:
     name: str
     count: int = 0
@@ -81,6 +94,7 @@ CHANGED: list[tuple[Any, Any, str]] = [
     (frozenset[int], frozenset({Size.BIG}), "Size at [...] becomes int"),
     (tuple[str, ...], ("a", Colour.DEEP_TEAL), "Colour at [1] becomes str"),
     (list[Line], [Line(Colour.DEEP_TEAL)], "Colour at [0].name becomes str"),
+    (Bag, Bag(True), "bool at .first becomes int"),
     (Line, Line("a", True), "bool at .count becomes int"),
     (Model, Model.model_construct(name=Colour.DEEP_TEAL), "Colour at .name becomes str"),
     (Model, Model.model_construct(name="a", counts=[True]), "bool at .counts[0] becomes int"),
