@@ -302,8 +302,22 @@ class BodyExecution:
 
     def origin(self, call: Call, facts: dict[str, JsonValue] | None = None) -> str:
         """The ``meta`` of a call's record: its place among the answers, and further facts."""
-        text = f'{{"{ASKED}":{call.asked},"{OPENED}":{self.replay.order.count},"{CODE}":"{self.code}"}}'
+        opened = self.replay.order.count if call.place is None else call.opened
+        text = f'{{"{ASKED}":{call.asked},"{OPENED}":{opened},"{CODE}":"{self.code}"}}'
         return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
+
+    def next_place(self, call: Call) -> int:
+        """The place of the answer that is about to be recorded; an author who did not wait for it has chosen it."""
+        if call.place is not None:
+            return call.place
+        place = self.records.next_place()
+        self.replay.allot(call, place)
+        return place
+
+    def ended_origin(self, call: Call, begun: StepRecord) -> str:
+        """The ``meta`` of a record that is replaced as its answer gets its place."""
+        facts = cast("dict[str, JsonValue]", json.decode(begun.meta))
+        return json.encode({**facts, OPENED: call.opened})
 
     async def never(self) -> None:
         """Wait for the end of the play."""
@@ -372,7 +386,7 @@ class BodyExecution:
         self.replay.works(call)
         record = await abandon(task) or (answer.record if (answer := task.given) else None)
         if record is None or (place := record.recorded) is None:
-            call.place = place = self.records.next_place()
+            call.place = place = self.next_place(call)
             done = self.replay.outlive()
             task.add_done_callback(lambda _task: done())
         await self.replay.turn(call, place)
@@ -415,7 +429,7 @@ class BodyExecution:
             answer.record,
             attempt=answer.record.attempt + 1,
             state=StepState.ABANDONED,
-            recorded=call.place or self.records.next_place(),
+            recorded=self.next_place(call),
             finished_at_ms=self.services.now(),
             outcome=None,
             error=None,

@@ -26,7 +26,7 @@ _PATIENT_TURNS = 20_000
 class Call:
     """One open ``ctx`` call: it works until it says that it waits."""
 
-    __slots__ = ("asked", "given_up", "inline", "key", "place", "scope", "task", "waiting")
+    __slots__ = ("asked", "given_up", "inline", "key", "opened", "place", "scope", "task", "waiting")
 
     def __init__(self, key: str, scope: Scope, task: "asyncio.Task[Any] | None") -> None:
         self.key = key
@@ -41,6 +41,8 @@ class Call:
         """Set once the author no longer waits for the answer."""
         self.place: int | None = None
         """The place at which the author went on without waiting for the end of what it gave up."""
+        self.opened = 0
+        """How many calls had been opened when its answer got its place."""
 
 
 class ReplayScheduler:
@@ -71,6 +73,10 @@ class ReplayScheduler:
         self._looking: list[asyncio.Future[None]] = []
         """Who waits for turns of the loop."""
         self._ready: list[tuple[int, int, Call, Millis, asyncio.Future[Any], object]] = []
+        self._allotted: dict[Call, int] = {}
+        """Places of answers that are being recorded or wait for their turn, the smallest one first."""
+        self._advanced = asyncio.Event()
+        """Set when an answer gets ready, or a place is given up."""
         self._count = 0
         self._pump: asyncio.Task[None] | None = None
         self._working = 0
@@ -142,8 +148,20 @@ class ReplayScheduler:
         if call is not None:
             self.works(call)
 
+    def allot(self, call: Call, place: int) -> None:
+        """The answer to the call is being recorded at this place: none of a later place is given before it."""
+        self.release(call)
+        self._allotted[call] = place
+        call.opened = self.order.count
+
+    def release(self, call: Call) -> None:
+        """What was recorded of the call is not given as its answer."""
+        if self._allotted.pop(call, None) is not None:
+            self._advanced.set()
+
     def close(self, call: Call, at: Millis | None = None) -> None:
         """The call is answered, at this recorded moment, or nobody wants its answer; its scope is busy again."""
+        self.release(call)
         if self.calls.pop(call.key, None) is None:
             return
         call.task = None
@@ -178,16 +196,18 @@ class ReplayScheduler:
 
     def deliver(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
         """Set ``turn`` to the answer when it is its turn, as ``turn`` does; who has gone away is told nothing."""
-        if self._ready or self._busy or (self.order.behind and self._is_early(recorded)):
+        if self._ready or self._busy or self._is_early(recorded):
             self._queue(call, recorded, at, turn, answer)
-        elif not turn.done():
-            self.last = max(self.last, recorded)
-            self.close(call, at)
+        elif turn.done():
+            self.release(call)
+        else:
+            self._give(call, recorded, at)
             turn.set_result(answer)
 
     def _queue(self, call: Call, recorded: int, at: Millis, turn: "asyncio.Future[Any]", answer: object) -> None:
         self._count += 1
         heapq.heappush(self._ready, (recorded, self._count, call, at, turn, answer))
+        self._advanced.set()
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._deliver())
 
@@ -232,6 +252,10 @@ class ReplayScheduler:
     async def _deliver(self) -> None:
         while self._ready:
             await self._settled()
+            if self._follows(self._ready[0][0]):
+                self._advanced.clear()
+                await self._advanced.wait()
+                continue
             missing = self.order.missing_before(self._ready[0][0])
             if missing is not None and not await self._opens_another():
                 if not self.on_missing(missing):
@@ -243,11 +267,17 @@ class ReplayScheduler:
             if not turn.done():
                 self._give(call, recorded, at)
                 turn.set_result(answer)
+            elif self._allotted.get(call) == recorded:
+                self.release(call)
         self._resting.set()
 
     def _is_early(self, recorded: int) -> bool:
-        """Whether a call was open before this answer that is not open yet."""
-        return self.order.behind and self.order.missing_before(recorded) is not None
+        """Whether an answer of an earlier place comes first, or a call that was open before this one."""
+        return self._follows(recorded) or (self.order.behind and self.order.missing_before(recorded) is not None)
+
+    def _follows(self, recorded: int) -> bool:
+        """Whether an answer of an earlier place is being recorded: it may be written later, and is given first."""
+        return next(iter(self._allotted.values()), recorded) < recorded
 
     def _give(self, call: Call, recorded: int, at: Millis) -> None:
         self.last = max(self.last, recorded)

@@ -217,7 +217,7 @@ class StepCall:
 
     def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
         """An operator knows how it ended: what went wrong with keeping that counts no more."""
-        now, place = self._execution.services.now(), self._place()
+        now, place = self._execution.services.now(), self._execution.next_place(self._call)
         return replace(orphan, state=StepState.SUCCEEDED, recorded=place, finished_at_ms=now, error=None)
 
     async def _reviewed(self, orphan: StepRecord) -> StepRecord:
@@ -233,6 +233,7 @@ class StepCall:
         return found if found.attempt == orphan.attempt else orphan
 
     async def _back_off(self, failed: StepRecord) -> StepRecord:
+        self._execution.replay.release(self._call)
         due = _meta(failed)["retry_at"]
         try:
             await self._execution.wait_for(self._call, RunWait("backoff", failed.step_key, due), due)
@@ -345,15 +346,12 @@ class StepCall:
             idempotent=self._step.idempotent,
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
-            recorded=(self._call.place or self._execution.records.next_place()) if placed else None,
+            recorded=self._execution.next_place(self._call) if placed else None,
             meta=self._execution.origin(self._call, meta),
             finished_at_ms=floor(self._execution.services.stores.clock.now()),
             outcome=outcome,
             error=error,
         )
-
-    def _place(self) -> int:
-        return self._call.place or self._execution.records.next_place()
 
     def _running(self, begun: Begun) -> StepRecord:
         return StepRecord(

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from belay_core import Client, Context, Worker, step, workflow
 from belay_drivers.sqlite import open_sqlite
 from belay_testing.drive import run_ready, vanish
-from belay_testing.faults import FaultStores, kill_after, kill_before
+from belay_testing.faults import FaultStores, kill_after, kill_before, meanwhile
 
 
 @step(idempotent=True)
@@ -243,6 +244,15 @@ def racing(wait, shape):
     return flow
 
 
+async def ends(client, runs):
+    """The state in which each run comes to rest: ended, or in review because its order cannot be reproduced."""
+    while True:
+        states = [(await client.explain(run)).state for run in runs]
+        if {"completed", "failed", "needs_review"}.issuperset(states):
+            return states
+        await asyncio.sleep(0.2)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", ["tasks", "branches"])
 @pytest.mark.parametrize("wait", WAITS)
@@ -257,9 +267,12 @@ async def test_a_worker_that_replays_takes_the_branch_of_the_one_before(tmp_path
         for approval in await client.approvals(limit=1_000):
             await client.decide(approval, "approved")
         async with Worker(stores, [flow], telemetry=False):
-            await asyncio.wait_for(asyncio.gather(*(run.result() for run in runs)), 200)
+            states = await ends(client, runs)
         acted = [[each.step for each in (await client.history(run)).attempts if "act" in each.step] for run in runs]
     assert [steps for steps in acted if len(steps) != 1] == []
+    assert "failed" not in states
+    # What came in the same instant as an answer is of no recorded order: a busy machine sends a few runs to review.
+    assert states.count("completed") > RUNS / 2
 
 
 # ---------------------------------------------------------------- random bodies, killed at random calls
@@ -332,3 +345,86 @@ async def test_a_run_killed_at_random_takes_no_other_branch_unseen(belay_stores,
         acted = {each.step for each in (await client.history(run)).attempts if each.step.startswith("act")}
     assert state in {"completed", "needs_review"}
     assert len(acted) == 1 or state == "needs_review"
+
+
+async def test_an_answer_that_is_being_written_is_given_before_those_of_later_places(bench):
+    writing, written, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @step
+    async def act(name: str) -> str:
+        await may_end.wait()
+        return name
+
+    heard: list[list[str]] = []
+
+    @workflow("flow")
+    async def flow(ctx: Context) -> None:
+        order: list[str] = []
+        heard.append(order)
+
+        async def line(call):
+            try:
+                order.append(await call)
+            except asyncio.CancelledError:
+                order.append("given up")
+
+        acting = asyncio.create_task(line(ctx.step(act, "act")))
+        looking = asyncio.create_task(line(ctx.step(look, "look")))
+        await asyncio.sleep(0)
+        await writing.wait()
+        acting.cancel()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        written.set()
+        await asyncio.gather(acting, looking)
+        may_end.set()
+        await ctx.gate("go", subject=1)
+
+    async def slow():
+        writing.set()
+        await written.wait()
+
+    run = await bench.client.start(flow)
+    stores = FaultStores(bench.stores, at=2, of="record", fault=meanwhile("slow", slow, before=False))
+    async with bench.worker_over(stores, flow) as worker:
+        await run_ready(worker)
+    for approval in await bench.client.approvals(run):
+        await bench.client.decide(approval, "approved")
+    await bench.execute_due(flow)
+    assert (await bench.client.explain(run)).state == "completed"
+    assert heard == [["look", "given up"]] * 2
+
+
+async def test_what_was_open_when_a_sleep_ended_is_open_again_before_the_sleep_ends(bench):
+    in_flight, chosen = asyncio.Event(), []
+
+    @step(idempotent=True)
+    async def never_recorded(name: str) -> str:
+        in_flight.set()
+        await asyncio.get_running_loop().create_future()
+        return name
+
+    @workflow("flow")
+    async def flow(ctx: Context) -> None:
+        waiting = asyncio.create_task(ctx.sleep(timedelta(seconds=1)))
+        for _ in range(20 + len(chosen) * 300):  # slower in the replay
+            await asyncio.sleep(0)
+        chosen.append("late" if waiting.done() else "early")
+        acting = asyncio.create_task(ctx.step(never_recorded.named(chosen[-1]), chosen[-1]))
+        await waiting
+        await ctx.step(look, "after")
+        await acting
+
+    run = await bench.client.start(flow)
+    for _ in range(2):
+        in_flight.clear()
+        async with bench.worker(flow) as worker:
+            executing = asyncio.create_task(run_ready(worker))
+            await in_flight.wait()
+            while "look#1" not in await bench.states(run):
+                bench.clock.advance(100)
+                await asyncio.sleep(0)
+            await vanish(worker)
+            await executing
+        bench.clock.advance(30_001)
+    assert chosen == ["early", "early"]

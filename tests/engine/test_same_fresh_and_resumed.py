@@ -140,7 +140,8 @@ class Telling:
         @workflow("story")
         async def story(ctx: Context) -> int:
             heard: list[Any] = []
-            self.executions.append(heard)
+            if ctx.run_id == self.run.run_id:  # a run that an earlier telling left ready is executed here too
+                self.executions.append(heard)
             for each in parts:
                 await reported(ctx, each, heard)
             return len(heard)
