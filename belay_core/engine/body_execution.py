@@ -109,7 +109,6 @@ class RecordedSteps:
         for attempt in history.attempts:
             self._attempts[attempt.step_key].append(attempt)
         self.approvals: dict[str, ApprovalRecord] = {each.step_key: each for each in history.approvals}
-        self._last = max((each.recorded or 0 for each in history.attempts), default=0)
         self._reached: set[str] = set()
         self._orphans: dict[str, StepRecord] = {}
         for attempts in self._attempts.values():
@@ -117,11 +116,6 @@ class RecordedSteps:
         self._names: defaultdict[str, int] = defaultdict(int)
         for key in self._attempts:
             self._names[_without_count(key)] += 1
-
-    def next_place(self) -> int:
-        """The place of the next answer in the order of records."""
-        self._last += 1
-        return self._last
 
     def reach(self, key: str) -> list[StepRecord]:
         """The attempts under a key, the first one first; the key counts as reached."""
@@ -306,14 +300,6 @@ class BodyExecution:
         text = f'{{"{ASKED}":{call.asked},"{OPENED}":{opened},"{CODE}":"{self.code}"}}'
         return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
 
-    def next_place(self, call: Call) -> int:
-        """The place of the answer that is about to be recorded; an author who did not wait for it has chosen it."""
-        if call.place is not None:
-            return call.place
-        place = self.records.next_place()
-        self.replay.allot(call, place)
-        return place
-
     def ended_origin(self, call: Call, begun: StepRecord) -> str:
         """The ``meta`` of a record that is replaced as its answer gets its place."""
         facts = cast("dict[str, JsonValue]", json.decode(begun.meta))
@@ -386,7 +372,7 @@ class BodyExecution:
         self.replay.works(call)
         record = await abandon(task) or (answer.record if (answer := task.given) else None)
         if record is None or (place := record.recorded) is None:
-            call.place = place = self.next_place(call)
+            call.place = place = self.replay.next_place(call)
             done = self.replay.outlive()
             task.add_done_callback(lambda _task: done())
         await self.replay.turn(call, place)
@@ -429,7 +415,7 @@ class BodyExecution:
             answer.record,
             attempt=answer.record.attempt + 1,
             state=StepState.ABANDONED,
-            recorded=self.next_place(call),
+            recorded=self.replay.next_place(call),
             finished_at_ms=self.services.now(),
             outcome=None,
             error=None,

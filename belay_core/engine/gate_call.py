@@ -211,6 +211,6 @@ class GateCall:
 
     def _ended(self, begun: StepRecord, state: StepState, outcome: dict[str, JsonValue] | None) -> StepRecord:
         text = None if outcome is None else json.encode(outcome)
-        place, now = self._execution.next_place(self._call), self._execution.services.now()
+        place, now = self._execution.replay.next_place(self._call), self._execution.services.now()
         meta = self._execution.ended_origin(self._call, begun)
         return replace(begun, state=state, recorded=place, finished_at_ms=now, outcome=text, meta=meta)

@@ -23,12 +23,15 @@ class RecordedOrder:
     def __init__(self, attempts: Iterable[StepRecord], code: str) -> None:
         self.count = 0
         """How many calls were opened in this execution."""
+        self.last_place = 0
+        """The last place that an answer has in the order of records."""
         self._opened: set[str] = set()
         self._foreign: set[str] = set()
         """Calls that other code recorded: this code need not have them."""
         self._counts: dict[int, int] = {}
         first: dict[str, int] = {}
         for attempt in attempts:
+            self.last_place = max(self.last_place, attempt.recorded or 0)
             facts = _facts(attempt.meta)
             asked, opened = facts.get(ASKED), facts.get(OPENED)
             if type(asked) is not int or type(opened) is not int:

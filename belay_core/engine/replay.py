@@ -148,11 +148,18 @@ class ReplayScheduler:
         if call is not None:
             self.works(call)
 
-    def allot(self, call: Call, place: int) -> None:
-        """The answer to the call is being recorded at this place: none of a later place is given before it."""
+    def next_place(self, call: Call) -> int:
+        """The place of an answer that is about to be recorded: none of a later place is given before it.
+
+        An author who did not wait for the answer has chosen its place already.
+        """
+        if call.place is not None:
+            return call.place
         self.release(call)
-        self._allotted[call] = place
+        self.order.last_place += 1
+        self._allotted[call] = self.order.last_place
         call.opened = self.order.count
+        return self.order.last_place
 
     def release(self, call: Call) -> None:
         """What was recorded of the call is not given as its answer."""

@@ -63,7 +63,7 @@ class SleepCall:
         )
 
     async def _end(self, begun: StepRecord, state: StepState) -> StepRecord:
-        place, now = self._execution.next_place(self._call), self._execution.services.now()
+        place, now = self._execution.replay.next_place(self._call), self._execution.services.now()
         meta = self._execution.ended_origin(self._call, begun)
         ended = replace(begun, state=state, recorded=place, finished_at_ms=now, meta=meta)
         await self._execution.handle.record(ended)

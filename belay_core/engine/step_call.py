@@ -217,7 +217,7 @@ class StepCall:
 
     def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
         """An operator knows how it ended: what went wrong with keeping that counts no more."""
-        now, place = self._execution.services.now(), self._execution.next_place(self._call)
+        now, place = self._execution.services.now(), self._execution.replay.next_place(self._call)
         return replace(orphan, state=StepState.SUCCEEDED, recorded=place, finished_at_ms=now, error=None)
 
     async def _reviewed(self, orphan: StepRecord) -> StepRecord:
@@ -346,7 +346,7 @@ class StepCall:
             idempotent=self._step.idempotent,
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
-            recorded=self._execution.next_place(self._call) if placed else None,
+            recorded=self._execution.replay.next_place(self._call) if placed else None,
             meta=self._execution.origin(self._call, meta),
             finished_at_ms=floor(self._execution.services.stores.clock.now()),
             outcome=outcome,
