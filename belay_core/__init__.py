@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from belay_core.stores import open_stores as open_stores
     from belay_core.stores.approvals import AlreadyDecided as AlreadyDecided
     from belay_core.stores.approvals import Decided as Decided
+    from belay_core.stores.approvals import NoSuchApproval as NoSuchApproval
+    from belay_core.stores.approvals import SubjectChanged as SubjectChanged
+    from belay_core.stores.approvals import TooLate as TooLate
+    from belay_core.stores.run_contract import AlreadyRequested as AlreadyRequested
+    from belay_core.stores.run_contract import CancelRequested as CancelRequested
+    from belay_core.stores.run_contract import Terminal as Terminal
+    from belay_core.stores.runs import Resolved as Resolved
     from belay_core.worker import Worker as Worker
     from belay_core.workflows.class_form import StepContext as StepContext
     from belay_core.workflows.class_form import Workflow as Workflow
@@ -66,7 +73,9 @@ _HOMES = {
     "belay_core.records.step_record": ("StepRecord", "StepState"),
     "belay_core.records.workflow_run": ("ApprovalRecord", "RunSummary"),
     "belay_core.stores": ("Stores", "find_migrations", "open_stores"),
-    "belay_core.stores.approvals": ("AlreadyDecided", "Decided"),
+    "belay_core.stores.approvals": ("AlreadyDecided", "Decided", "NoSuchApproval", "SubjectChanged", "TooLate"),
+    "belay_core.stores.run_contract": ("AlreadyRequested", "CancelRequested", "Terminal"),
+    "belay_core.stores.runs": ("Resolved",),
     "belay_core.worker": ("Worker",),
     "belay_core.workflows.gate_answers": ("Approved", "Lapsed", "NotNeeded", "Rejected"),
     "belay_core.workflows.context": ("Context",),

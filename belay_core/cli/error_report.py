@@ -74,7 +74,7 @@ def error_report_of(error: BaseException) -> ErrorReport | None:
         case ExtraMissing():
             return ErrorReport(kind, str(error), code=USAGE)
         case RunNotFoundError():
-            return ErrorReport(kind, str(error).removeprefix("run_id: "))
+            return ErrorReport(kind, str(error).removeprefix("run: "))
         case BelayError():
             return ErrorReport(kind, str(error))
         case click.ClickException():

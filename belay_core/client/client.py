@@ -11,7 +11,6 @@ from belay_core.client.starts import JoinedClient, StartOperations
 from belay_core.clock import reading
 from belay_core.engine.services import Watchers
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
-from belay_core.ids import RunId
 from belay_core.records import commands
 from belay_core.records.commands import RunHistory
 from belay_core.records.run import RunStatus
@@ -57,7 +56,7 @@ class Client(StartOperations):
         """The run with its payloads. Raises ``RunNotFoundError``."""
         found = await self._stores.runs.find(checked_run(run))
         if found is None:
-            raise RunNotFoundError(f"run_id: there is no run {checked_run(run)}")
+            raise RunNotFoundError(f"run: there is no run {checked_run(run)}")
         return found
 
     async def list(
@@ -97,13 +96,13 @@ class Client(StartOperations):
         if isinstance(run, RunHandle):
             return await run.result()
         codec = codec_for(Untyped if of is None else of)
-        return await RunHandle(self._stores, RunId(run), codec, created=False).result()
+        return await RunHandle(self._stores, checked_run(run), codec, created=False).result()
 
     async def history(self, run: str | RunHandle[Any]) -> RunHistory:
         """The run with its attempts and approvals. Raises ``RunNotFoundError``."""
         found = await self._stores.attempts.history(commands.History((checked_run(run),)))
         if not found:
-            raise RunNotFoundError(f"run_id: there is no run {checked_run(run)}")
+            raise RunNotFoundError(f"run: there is no run {checked_run(run)}")
         return found[0]
 
     async def journal(self, run: str | RunHandle[Any]) -> tuple[JournalEntry, ...]:
@@ -141,7 +140,7 @@ class Client(StartOperations):
                 self._stores.notifier.notify(command.run_id, ready=True)
                 return answer
             case NotFound():
-                raise RunNotFoundError(f"run_id: there is no run {command.run_id}")
+                raise RunNotFoundError(f"run: there is no run {command.run_id}")
             case _:
                 standing = f"{await self._run_state(command.run_id)}, and explain says more"
                 raise InvalidTransitionError(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
 from belay_core.client.explanation import shown_state
 from belay_core.client.handle import RunHandle
-from belay_core.errors import InvalidInput, InvalidTransitionError
+from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
 from belay_core.ids import RunId
 from belay_core.records import commands
 from belay_core.records.workflow_run import ApprovalRecord
@@ -112,15 +112,19 @@ class DecisionOperations:
             if gate in (None, each.gate) and approval_id in (None, each.approval_id)
         ]
         if not waiting:
-            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {await self._run_state(run_id)}")
+            state = await self._run_state(run_id)
+            raise InvalidTransitionError(f"run {run_id} waits for no such decision; {state}")
         if len(waiting) > 1:
             rule = "several wait; name one by its id" if gate else "several wait; name one of them"
             raise InvalidInput("approval_id" if gate else "gate", rule)
         return waiting[0]
 
     async def _run_state(self, run_id: RunId) -> str:
+        """What the run does now, in words. Raises ``RunNotFoundError``."""
         run = await self._stores.runs.find(run_id)
-        return "there is no such run" if run is None else f"its state is {shown_state(run)}"
+        if run is None:
+            raise RunNotFoundError(f"run: there is no run {run_id}")
+        return f"its state is {shown_state(run)}"
 
     def _identity(self, by: str | None) -> str:
         who = by or self.approver

@@ -72,7 +72,7 @@ async def ended(stores: Stores, run_id: RunId, *, at_once: bool = True) -> RunEn
                 # Deleted after its end, of which this process was notified.
                 return woken.end
             if run is None:
-                raise RunNotFoundError(f"run_id: there is no run {run_id}")
+                raise RunNotFoundError(f"run: there is no run {run_id}")
             status = run.status
             if is_terminal_run_status(status):
                 return RunEnd(status, run.result, run.error)

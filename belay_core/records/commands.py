@@ -242,6 +242,8 @@ class ListRuns:
     limit: int = 100
     """At most so many, 1 to 1,000."""
     before: RunId | None = None
+    idempotency_key: str | None = None
+    """Only the run that was started with this key; None for all."""
 
 
 @dataclass(frozen=True, slots=True)

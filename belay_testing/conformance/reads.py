@@ -75,6 +75,14 @@ class ReadsChapter(Chapter):
         assert await listed(status=RunStatus.SUSPENDED, waiting_reason="approval", workflow="refund") == ["b"]
         assert await listed(status=RunStatus.COMPLETED) == []
 
+    async def test_a_run_is_listed_by_its_key(self, kit: Kit) -> None:
+        await kit.start("a", idempotency_key="k")
+        await kit.start("b", idempotency_key="K")
+        await kit.start("c")
+        for key, found in (("k", ["a"]), ("K", ["b"]), ("c", [])):
+            page = await kit.stores.runs.list(commands.ListRuns(idempotency_key=key))
+            assert [run.run_id for run in page] == found
+
     async def test_a_summary_says_what_the_record_says_but_for_the_payloads(self, kit: Kit) -> None:
         await kit.own(idempotency_key="k", priority=4)
         [summary] = await kit.stores.runs.list(commands.ListRuns())

@@ -29,6 +29,13 @@ def test_a_known_key_finds_the_run_there_is(cli: Cli):
     assert cli.json("show", first["run_id"])["run"]["input"] == "Ada"
 
 
+def test_a_known_key_finds_its_run_whatever_the_input_is(cli: Cli):
+    first = cli.json("start", "order", '{"item": "rope", "amount": 3}', "--key", "k")
+    for given in ('{"item": "rope"}', "[", '{"item": 1, "item": 2}'):
+        assert cli.json("start", "order", given, "--key", "k") == first | {"created": False}
+        assert cli("start", "order", given, "--key", "other").code == 2
+
+
 def test_the_key_of_another_workflow_is_refused(cli: Cli):
     run = cli.json("start", "greet", '"Ada"', "--key", "k")["run_id"]
     assert cli("start", "ping", "--key", "k").err == f"belay: key: belongs to run {run} of workflow greet\n"

@@ -28,6 +28,11 @@ async def greeting(ctx: Context, given: Given) -> str:
     return given.name * given.count
 
 
+@workflow("dated")
+async def dated(ctx: Context, given: datetime) -> datetime:
+    return given
+
+
 @workflow("other")
 async def other(ctx: Context) -> None: ...
 
@@ -44,6 +49,63 @@ async def test_the_same_key_gives_the_same_run_untouched(bench):
     assert again.run_id == first.run_id
     await bench.execute_due(greeting)
     assert await again.result() == "aa"
+
+
+@pytest.mark.parametrize("given", ["no Given", Given("a", object()), None])
+async def test_a_known_key_gives_its_run_before_anything_of_the_input_is_judged(bench, given):
+    with pytest.raises(InvalidInput, match="input"):
+        await bench.client.start(greeting, given, idempotency_key="k")
+    first = await bench.client.start(greeting, Given("a", 2), idempotency_key="k")
+    again = await bench.client.start(greeting, given, idempotency_key="k")
+    assert (again.run_id, again.created) == (first.run_id, False)
+    await bench.execute_due(greeting)
+    assert await again.result() == "aa"
+
+
+async def test_a_key_may_be_bound_to_one_input(bench):
+    bound = {"idempotency_key": "k", "on_conflict": "same_input"}
+    first = await bench.client.start(greeting, Given("a", 2), **bound)
+    assert (await bench.client.start(greeting, Given("a", 2), **bound)).run_id == first.run_id
+    with pytest.raises(InvalidInput, match=f"idempotency_key: belongs to run {first.run_id}, .* another input") as why:
+        await bench.client.start(greeting, Given("secret", 2), **bound)
+    assert "secret" not in str(why.value)
+    with pytest.raises(InvalidInput, match="input"):
+        await bench.client.start(greeting, "no Given", **bound)
+    with pytest.raises(InvalidInput, match="on_conflict: must be one of return, same_input"):
+        await bench.client.start(greeting, Given("a", 2), idempotency_key="k", on_conflict="fail")
+
+
+async def test_a_workflow_is_started_by_its_name_and_found_by_its_key(bench):
+    run = await bench.client.start("greeting", {"name": "a", "count": 3}, idempotency_key="k")
+    assert await bench.client.find("other") is None
+    found = await bench.client.find("k", greeting)
+    assert (found.run_id, found.created) == (run.run_id, False)
+    with pytest.raises(InvalidInput, match=f"idempotency_key: belongs to run {run.run_id} of workflow greeting"):
+        await bench.client.find("k", other)
+    await bench.execute_due(greeting)
+    assert await run.result() == await found.result() == "aaa"
+    with pytest.raises(InvalidInput, match=r"input: .*by its name takes plain JSON"):
+        await bench.client.start("greeting", Given("a", 3))
+
+
+async def test_a_handle_of_a_known_run_has_the_type_of_its_workflow(bench):
+    run = await bench.client.start(dated, datetime(2031, 1, 2, tzinfo=UTC))
+    await bench.execute_due(dated)
+    assert await bench.client.handle(run.run_id, dated).result() == datetime(2031, 1, 2, tzinfo=UTC)
+    assert await bench.client.handle(run.run_id).result() == "2031-01-02T00:00:00Z"
+    with pytest.raises(RunNotFoundError):
+        await bench.client.handle("nope", dated).result()
+
+
+async def test_all_treat_a_run_that_does_not_exist_alike(bench):
+    client = bench.client
+    for ask in (client.get, client.history, client.explain, client.cancel, client.approve, client.reject):
+        with pytest.raises(RunNotFoundError, match=r"^run: there is no run nope$"):
+            await ask("nope")
+    with pytest.raises(RunNotFoundError, match=r"^run: there is no run nope$"):
+        await client.resolve("nope", Happened("null"))
+    with pytest.raises(RunNotFoundError, match=r"^run: there is no run nope$"):
+        await client.result("nope")
 
 
 async def test_the_end_of_a_run_of_this_process_is_notified_and_an_earlier_one_is_read(belay_clock):

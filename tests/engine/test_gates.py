@@ -16,6 +16,7 @@ from belay_core import (
     NotNeeded,
     Rejected,
     RunFailed,
+    RunNotFoundError,
     step,
     workflow,
 )
@@ -163,7 +164,7 @@ async def test_deciding_needs_a_name_and_a_run_that_waits(bench):
     run = await bench.client.start(paying, Payment("bob", 100))
     with pytest.raises(InvalidTransitionError, match="waits for no such decision; its state is pending"):
         await bench.client.approve(run)
-    with pytest.raises(InvalidTransitionError, match="waits for no such decision; there is no such run"):
+    with pytest.raises(RunNotFoundError, match="run: there is no run nope"):
         await bench.client.approve("nope")
     async with bench.worker(paying) as worker:
         await run_ready(worker)

@@ -6,8 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from belay_core import Context, GiveUp, InvalidTransitionError, Retry, RunCancelled, RunFailed, Worker, step, workflow
-from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, NotFound, Terminal
+from belay_core import (
+    Context,
+    GiveUp,
+    InvalidTransitionError,
+    Retry,
+    RunCancelled,
+    RunFailed,
+    RunNotFoundError,
+    Worker,
+    step,
+    workflow,
+)
+from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, Terminal
 from belay_testing.cases import case
 from belay_testing.drive import decide, run_ready, vanish
 
@@ -301,7 +312,8 @@ async def test_cancelling_a_pending_run_never_runs_its_body(bench):
         await run.result()
     assert bench.effects == []
     assert await bench.client.cancel(run) == Terminal("cancelled")
-    assert await bench.client.cancel("missing") == NotFound()
+    with pytest.raises(RunNotFoundError, match="run: there is no run missing"):
+        await bench.client.cancel("missing")
 
 
 @case(100)

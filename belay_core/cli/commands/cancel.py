@@ -11,9 +11,8 @@ from belay_core.cli.error_report import DONE, REFUSED
 from belay_core.cli.identity import acting_user
 from belay_core.cli.output import write_error, write_json, write_line
 from belay_core.cli.time_text import time_text
-from belay_core.errors import RunNotFoundError
 from belay_core.records.run import RunStatus
-from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, NotFound, Terminal
+from belay_core.stores.run_contract import AlreadyRequested, CancelRequested, Terminal
 
 
 @click.command()
@@ -38,8 +37,6 @@ async def _request_cancel(session: CommandSession, *, run: str, by: str, as_json
             outcome, line = "already_requested", f"run {run} was asked to stop before, at {time_text(at_ms)}"
         case Terminal(status=status):
             return _report_ended(run, status, as_json=as_json)
-        case NotFound():
-            raise RunNotFoundError(f"there is no run {run}")
         case _:
             assert_never(answer)
     if as_json:

@@ -1,6 +1,6 @@
 """``belay start``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ def start(  # noqa: PLR0913  (each is an option of the command)
 
     definition = _definition(find_app(app), workflow, app)
     starting = {"idempotency_key": key, "run_id": run_id, "priority": priority, "run_at": _start_time(at)}
-    value = input_of(definition, given)
+    value = partial(input_of, definition, given)
     work = partial(_started, definition=definition, value=value, starting=starting, wait=wait, as_json=as_json)
     return with_client(database, work, makes_file=True)
 
@@ -77,12 +77,20 @@ async def _started(
     session: CommandSession,
     *,
     definition: "Definition[Any, Any]",
-    value: Any,
+    value: Callable[[], Any],
     starting: dict[str, Any],
     wait: bool,
     as_json: bool,
 ) -> int:
-    handle = await session.client.start(definition, value, **starting)
+    try:
+        handle = await session.client.start(definition, value(), **starting)
+    except InvalidInput:
+        # The key decides before anything of the input is judged.
+        key = starting["idempotency_key"]
+        known = None if key is None else await session.client.find(key, definition)
+        if known is None:
+            raise
+        handle = known
     facts: dict[str, JsonValue] = {"run_id": handle.run_id, "workflow": definition.name, "created": handle.created}
     if wait:
         return await _ended(session, handle, facts, as_json=as_json)

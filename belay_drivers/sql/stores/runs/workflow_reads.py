@@ -83,6 +83,8 @@ def _page(command: commands.ListRuns) -> Any:
         statement = statement.where(runs.c.status == command.status.value)
     if command.waiting_reason is not None:
         statement = statement.where(runs.c.waiting_reason == command.waiting_reason)
+    if command.idempotency_key is not None:
+        statement = statement.where(runs.c.idempotency_key == command.idempotency_key)
     if command.before is not None:
         last = runs.alias("last")
         place = select(last.c.created_at, last.c.run_id).where(last.c.run_id == key_of(command.before))
