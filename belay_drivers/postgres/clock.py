@@ -7,7 +7,7 @@ from typing import Final
 from belay_core.clock import Clock, Millis, SystemClock
 
 SLOWEST_SAMPLE: Final = 1_000.0
-"""Milliseconds; a sample with a longer round trip is dropped."""
+"""Milliseconds; a sample with a longer round trip is dropped, unless it is the first: this machine may be hours off."""
 WINDOW: Final = 60_000.0
 """Milliseconds for which a sample counts."""
 JUMP: Final = 5_000.0
@@ -65,7 +65,7 @@ class FollowingClock(Clock):
     def learn(self, asked: float, answered: float, database_ms: float) -> None:
         """Add a sample: ``elapsed`` before and after a query, and the database's time between them; milliseconds."""
         round_trip = answered - asked
-        if round_trip > SLOWEST_SAMPLE:
+        if self._sampled and round_trip > SLOWEST_SAMPLE:
             return
         self._samples.append(_Sample(answered, round_trip, database_ms - (asked + answered) / 2))
         while answered - self._samples[0].taken > WINDOW:

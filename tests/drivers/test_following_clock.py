@@ -85,3 +85,10 @@ def test_it_wants_a_new_sample_after_half_a_minute(base, clock):
     assert not clock.is_due()
     base.advance(30_001)
     assert clock.is_due()
+
+
+def test_a_first_answer_that_took_long_says_more_than_the_machines_own_clock(base, clock):
+    sample(base, clock, 77_000.0, round_trip=3_000.0)
+    assert clock.now() == 77_000.0
+    sample(base, clock, 78_500.0, round_trip=2.0)
+    assert clock.now() == 78_500.0
