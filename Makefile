@@ -108,6 +108,11 @@ test-matrix: $(READY) ## the drivers' tests on several PostgreSQLs (VERSIONS="15
 faults: $(READY) ## break owners, connections, processes and the server (JSON=file, FAULT_ARGS="--share 0.1")
 	$(BIN)/python -m tests.faults.check $(if $(JSON),--json '$(JSON)') $(FAULT_ARGS)
 
+.PHONY: soak
+MINUTES ?= 2
+soak: $(READY) ## kills, freezes, restarts, cuts and stepped clocks for MINUTES, judged by a ledger (JSON=file, SOAK_ARGS="--only sqlite")
+	$(BIN)/python -m tests.soak.check --minutes $(MINUTES) $(if $(JSON),--json '$(JSON)') $(SOAK_ARGS)
+
 .PHONY: crashes
 crashes: $(READY) ## kill a process at every SQL statement (JSON=file, CRASH_ARGS="--share 1/8")
 	$(BIN)/python -m tests.crashes.enumerate $(if $(JSON),--json '$(JSON)') $(CRASH_ARGS)

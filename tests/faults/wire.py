@@ -109,7 +109,13 @@ class WireProxy:
         assert task is not None
         self._tasks.add(task)
         assert self._server.hostname is not None
-        from_server, to_server = await asyncio.open_connection(self._server.hostname, self._server.port)
+        try:
+            from_server, to_server = await asyncio.open_connection(self._server.hostname, self._server.port)
+        except OSError:
+            # The server is down just now, and so is what passes for it.
+            writer.transport.abort()
+            self._tasks.discard(task)
+            return
         link = Link(writer, to_server)
         self._links.add(link)
         back = asyncio.ensure_future(self._back(from_server, link))
