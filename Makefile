@@ -12,7 +12,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := belay_core belay_drivers belay_testing examples tests
+SOURCES := belay_core belay_drivers belay_integrations belay_testing examples tests
 
 # Processes that run the tests side by side: `make test WORKERS=0` runs them in one.
 WORKERS ?= auto

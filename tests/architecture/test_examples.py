@@ -11,7 +11,7 @@ import belay_core
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PACKAGES = ("belay_core", "belay_drivers", "belay_testing")
+PACKAGES = ("belay_core", "belay_drivers", "belay_integrations", "belay_testing")
 OPEN = {"belay_core": set(belay_core.__all__), "belay_core.errors": None}
 """Modules an example may import from, and the names where not all of them are public."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import griffe
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("belay_core", "belay_drivers", "belay_testing")
+PACKAGES = ("belay_core", "belay_drivers", "belay_integrations", "belay_testing")
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 PROSE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -26,6 +26,7 @@ LISTED = [
     "belay_core.telemetry",
     "belay_drivers.postgres",
     "belay_drivers.sqlite",
+    "belay_integrations.django",
     "belay_testing.conformance",
     "belay_testing.postgres_server",
 ]
@@ -45,6 +46,7 @@ WHOLE = [
         f"belay_core.records.{name}"
         for name in ("attempt", "changes", "owner", "run", "step_record", "waiting", "workflow_run")
     ),
+    "belay_integrations.fastapi",
     "belay_core.workflows.gate_answers",
     "belay_core.workflows.middleware",
     *(

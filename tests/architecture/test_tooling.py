@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("belay_core", "belay_drivers", "belay_testing")
+PACKAGES = ("belay_core", "belay_drivers", "belay_integrations", "belay_testing")
 LINES_A_MODULE = 500
 LINES_A_FUNCTION = 40
 READ = {".cfg", ".in", ".ini", ".md", ".py", ".sh", ".sql", ".toml", ".txt", ".yaml", ".yml"}

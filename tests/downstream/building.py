@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "belay_core": ".",
     "belay_drivers": ".",
+    "belay_integrations": ".",
     "belay_testing": ".",
     "belay_invoices": "examples/invoices",
 }
