@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from belay_core.errors import BelayError as BelayError
     from belay_core.errors import DefinitionError as DefinitionError
     from belay_core.errors import DriverNotFound as DriverNotFound
+    from belay_core.errors import Fail as Fail
     from belay_core.errors import InvalidInput as InvalidInput
     from belay_core.errors import InvalidTransitionError as InvalidTransitionError
     from belay_core.errors import RunCancelled as RunCancelled
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from belay_core.errors import RunNotFoundError as RunNotFoundError
     from belay_core.errors import SchemaMismatch as SchemaMismatch
     from belay_core.errors import StepFailed as StepFailed
+    from belay_core.errors import TryAgain as TryAgain
     from belay_core.errors import ValueRefused as ValueRefused
     from belay_core.records.commands import GiveUp as GiveUp
     from belay_core.records.commands import Happened as Happened
@@ -60,6 +62,7 @@ _HOMES = {
         "BelayError",
         "DefinitionError",
         "DriverNotFound",
+        "Fail",
         "InvalidInput",
         "InvalidTransitionError",
         "RunCancelled",
@@ -67,6 +70,7 @@ _HOMES = {
         "RunNotFoundError",
         "SchemaMismatch",
         "StepFailed",
+        "TryAgain",
         "ValueRefused",
     ),
     "belay_core.records.run": ("RunStatus",),

@@ -18,12 +18,14 @@ BelayError
 ├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
 ├─ ValueRefused           a value cannot be stored as data
 ├─ RunNotFoundError       no such run
+├─ TryAgain · Fail        raised by a step of yours: try it again, after this time; do not try it again
 ├─ RunFailed · RunCancelled      how a run ended, raised by ``result``
 └─ StepFailed · StepCancelled    how a step ended, raised where it was awaited
 ```
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -182,6 +184,31 @@ class DefinitionError(BelayError):
 
 class ValueRefused(BelayError):
     """A value cannot be stored and read back equal."""
+
+
+class TryAgain(BelayError):
+    """Raised by a step: it failed, and is to be tried again, ``after`` this time if that is given.
+
+    It counts as one of its ``retries``; where they are used up, the step has failed with the given reason. Raises
+    ``InvalidInput`` for a time that is no ``timedelta`` or is negative.
+    """
+
+    def __init__(self, reason: str = "", *, after: timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.after = _time_to_wait(after)
+
+
+def _time_to_wait(after: object) -> timedelta | None:
+    if after is None or (isinstance(after, timedelta) and after >= timedelta(0)):
+        return after
+    raise InvalidInput("after", "must be a timedelta that is not negative")
+
+
+class Fail(BelayError):
+    """Raised by a step: it failed for this reason, and is not tried again, whatever its ``retries`` are."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
 
 
 class RunNotFoundError(BelayError):

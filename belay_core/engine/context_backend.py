@@ -48,6 +48,9 @@ class EngineBackend(ContextBackend):
             key = scope.key(step.name)
             # A step whose results could not be kept is refused before it acts on the world.
             _ = step.codec
+            fits = None if callable(given) else step.positions
+            if not callable(given) and (fits is None or given[1] or not fits.least <= len(given[0]) <= fits.most):
+                step.check_call(*given)
         except DefinitionError as error:
             raise execution.break_off(error) from None
         try:

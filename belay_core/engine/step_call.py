@@ -16,7 +16,7 @@ from belay_core.engine.answers import Answer
 from belay_core.engine.body_execution import BodyExecution, EngineTask, is_orphan
 from belay_core.engine.failures import failure
 from belay_core.engine.replay import Call
-from belay_core.engine.retry import retry_delay
+from belay_core.engine.retry import next_attempt
 from belay_core.errors import ValueRefused
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
@@ -315,9 +315,10 @@ class StepCall:
         if self._call.given_up:
             return self._ended(begun, StepState.ABANDONED, error=text)
         meta: dict[str, JsonValue] = {}
-        if failed_before < self._step.retries:
-            services = self._execution.services
-            meta["retry_at"] = services.now() + retry_delay(self._step.backoff, failed_before, services.jitter)
+        services = self._execution.services
+        wait = next_attempt(self._step.retry, error, failed_before, services.jitter)
+        if wait is not None:
+            meta["retry_at"] = services.now() + wait
         return self._ended(begun, StepState.FAILED, error=text, meta=meta)
 
     def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:

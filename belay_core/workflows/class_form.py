@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from belay_core.errors import BelayError, DefinitionError
 from belay_core.values.own_copy import own_copy
+from belay_core.workflows import functions
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.gate import Gate
 from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.names import checked_name
-from belay_core.workflows.step import Step
+from belay_core.workflows.step import DeclaresSteps, Step
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -56,7 +57,7 @@ class StepContext(Generic[In]):
         return own_copy(self._outputs[earlier.name])  # type: ignore[return-value]  # stored under this very step's name
 
 
-class Workflow(Generic[In, Out]):
+class Workflow(DeclaresSteps, Generic[In, Out]):
     """Base of declared workflows: ``class Refund(Workflow[int, str])`` with ``@step`` and ``@gate`` methods.
 
     They run in the order of declaration, those of a base class first; one that is redefined keeps its place.
@@ -136,13 +137,16 @@ class DeclaredWorkflow(Definition[In, Out], Generic[In, Out]):
             raise DefinitionError(f"workflow {self.name}: a gate cannot be its last step; it has no result")
         for each in self.steps:
             self._check_context(each)
-        given = get_type_hints(last.fn, include_extras=True).get("return", self._result)
+        given = functions.annotation(f"workflow {self.name}: step {last.name}", last.fn, "return")
+        if given is functions.MISSING:
+            return
         if given != self._result and not (given in (None, NoneType) and self._result in (None, NoneType)):
             raise DefinitionError(f"workflow {self.name}: its last step {last.name} does not give the result type")
 
     def _check_context(self, each: "Step[..., Any] | Gate[..., Any]") -> None:
-        hints = [hint for name, hint in get_type_hints(each.fn).items() if name != "return"]
-        for hint in hints[:1]:
+        written = [name for name in getattr(each.fn, "__annotations__", {}) if name != "return"]
+        for name in written[:1]:
+            hint = functions.annotation(f"workflow {self.name}: {each.name}", each.fn, name)
             of = get_args(hint)
             if get_origin(hint) is not StepContext or (of and of[0] != self._given and of[0] is not Any):
                 raise DefinitionError(f"workflow {self.name}: {each.name} must take StepContext of the input type")

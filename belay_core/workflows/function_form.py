@@ -4,10 +4,11 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from types import NoneType
-from typing import Any, Generic, Protocol, TypeVar, get_type_hints, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from belay_core.errors import DefinitionError
 from belay_core.values.codecs import Untyped
+from belay_core.workflows import functions
 from belay_core.workflows.code_digest import code_digest
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
@@ -30,26 +31,21 @@ class FunctionWorkflow(Definition[In, Out], Generic[In, Out]):
             raise DefinitionError(f"workflow {name}: its body takes a context and at most one input")
         self.__doc__ = fn.__doc__
 
-    @functools.cached_property
-    def _hints(self) -> dict[str, Any]:
-        try:
-            return get_type_hints(self.fn, include_extras=True)
-        except (NameError, TypeError):
-            raise DefinitionError(
-                f"workflow {self.name}: its annotations cannot be read; import the types they name"
-            ) from None
+    def _annotation(self, name: str) -> Any:
+        found = functions.annotation(f"workflow {self.name}", self.fn, name)
+        return Untyped if found is functions.MISSING else found
 
     @property
     def input_annotation(self) -> Any:
         """The annotation of the second parameter."""
         if len(self._parameters) == 1:
             return NoneType
-        return self._hints.get(self._parameters[1].name, Untyped)
+        return self._annotation(self._parameters[1].name)
 
     @property
     def result_annotation(self) -> Any:
         """The return annotation."""
-        return self._hints.get("return", Untyped)
+        return self._annotation("return")
 
     @functools.cached_property
     def code(self) -> str:

@@ -3,10 +3,10 @@
 import functools
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, get_type_hints, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 from belay_core.errors import DefinitionError
-from belay_core.values.codecs import Untyped
+from belay_core.workflows import functions
 from belay_core.workflows.gate_answers import Approved, Lapsed, NotNeeded, Rejected
 from belay_core.workflows.names import checked_name, with_options
 
@@ -43,6 +43,7 @@ class Gate(Generic[P, A]):
             raise DefinitionError("kind: a gate's kind is always gate")
         self.fn: Callable[P, Any] = fn
         self.name = checked_name("name", getattr(fn, "__name__", "") if name is None else name, key_part=True)
+        functions.refuse_generator(f"gate {self.name}", fn)
         self.when = when
         self.lapse_after = lapse_after
         self.on_reject = on_reject
@@ -52,8 +53,8 @@ class Gate(Generic[P, A]):
     @property
     def subject_annotation(self) -> Any:
         """The return annotation of the method, or None without one."""
-        found = get_type_hints(self.fn, include_extras=True).get("return", Untyped)
-        return None if found is Untyped else found
+        found = functions.annotation(f"gate {self.name}", self.fn, "return")
+        return None if found is functions.MISSING else found
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self.attribute = name

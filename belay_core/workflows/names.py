@@ -50,6 +50,7 @@ def with_options(what: str, given: Mapping[str, Any], rules: Sequence[str]) -> d
     guessed = [rule for rule in rules if len(rule) >= _SHORTEST]
     options = {name: value for name, value in given.items() if name not in rules}
     for name in options:
-        if meant := difflib.get_close_matches(name, guessed, n=1, cutoff=_ALIKE):
-            raise DefinitionError(f"{what}: there is no rule {name}; {meant[0]} is meant, or an option of another name")
+        if meant := difflib.get_close_matches(name, guessed, n=2, cutoff=_ALIKE):
+            likely = " or ".join(meant)
+            raise DefinitionError(f"{what}: there is no rule {name}; {likely} is meant, or an option of another name")
     return {**{name: value for name, value in given.items() if name in rules}, "options": options}

@@ -1,42 +1,52 @@
 """Steps: named functions whose results are recorded, so that a replay does not execute them again."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from types import MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    NoReturn,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    cast,
-    get_type_hints,
-    overload,
-)
+from types import MappingProxyType, MethodType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
-from belay_core.errors import DefinitionError, InvalidInput
+from belay_core.errors import DefinitionError
 from belay_core.values.codecs import Codec, Untyped, codec_for
-from belay_core.workflows.names import admitted_span, checked_name, with_options
+from belay_core.workflows import functions
+from belay_core.workflows.names import checked_name, with_options
+from belay_core.workflows.retry_rules import Selection, retry_rules, span
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_MAXIMUM_RETRIES = 1_000
-_RULES = ("name", "retries", "idempotent", "timeout", "backoff", "kind", "of")
+_RULES = (
+    "name",
+    "retries",
+    "idempotent",
+    "timeout",
+    "backoff",
+    "max_backoff",
+    "jitter",
+    "retry_on",
+    "no_retry_on",
+    "kind",
+    "of",
+)
+
+
+class DeclaresSteps:
+    """Base of classes whose methods are the steps of a workflow: there a step stays what was declared."""
 
 
 class Step(Generic[P, R]):
     """A function with a name and the rules of its execution.
 
     ``fn`` is the function itself, for unit tests. ``retries`` counts further tries after the first; ``timeout`` cuts
-    an async function; ``backoff`` is the wait before the first retry, doubled before each further one. ``kind`` and
-    ``options`` are kept for readers and change nothing. ``of`` is the type of the result, if the annotation does not
-    have it. Raises ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
+    an async function. ``backoff`` is the wait before the first retry, doubled before each further one up to
+    ``max_backoff`` (an hour, unless given), and shortened by up to a half unless ``jitter`` is False. ``retry_on``
+    and ``no_retry_on`` choose the errors that are tried again, by exception types or a predicate; without them all are
+    but ``PermissionError``, ``DefinitionError`` and ``Fail``. A step that is not idempotent is retried only after an
+    exception of its own function: cut by its ``timeout``, it goes to review. ``kind`` and ``options`` are kept for
+    readers and change nothing. ``of`` is the type of the result, if the annotation does not have it. Raises
+    ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
     """
 
     def __init__(  # noqa: PLR0913  (each is a rule of its own, given by name)
@@ -48,6 +58,10 @@ class Step(Generic[P, R]):
         idempotent: bool = False,
         timeout: timedelta | None = None,
         backoff: timedelta = timedelta(seconds=1),
+        max_backoff: timedelta | None = None,
+        jitter: bool = True,
+        retry_on: Selection | None = None,
+        no_retry_on: Selection | None = None,
         kind: str | None = None,
         of: Any = None,
         options: Mapping[str, object] | None = None,
@@ -55,17 +69,18 @@ class Step(Generic[P, R]):
         if not callable(fn):
             raise DefinitionError("step: a step needs a function")
         self.fn: Callable[P, Any] = fn
-        self.name = checked_name("name", _own_name(fn) if name is None else name, key_part=True)
+        self.name = checked_name("name", functions.own_name(fn) if name is None else name, key_part=True)
         """The name under which results are recorded; the function's, unless given."""
-        self.retries = _whole("retries", retries, _MAXIMUM_RETRIES)
+        functions.refuse_generator(f"step {self.name}", fn)
+        self.retry = retry_rules(retries, backoff, max_backoff, jitter, retry_on, no_retry_on)
+        """When a failed attempt is followed by another one."""
         self.idempotent = _flag("idempotent", idempotent)
         """Whether it may be executed again when its end is unknown."""
-        self.is_async = _is_async(fn)
+        self.is_async = functions.is_async(fn)
         """Whether the function is a coroutine function; others run in threads."""
-        self.timeout = _span("timeout", timeout) if timeout is not None else None
+        self.timeout = span("timeout", timeout) if timeout is not None else None
         if timeout is not None and not self.is_async:
             raise DefinitionError(f"step {self.name}: timeout needs an async function; a thread cannot be cut")
-        self.backoff = _span("backoff", backoff)
         self.kind = _label("kind", kind)
         self.options: Mapping[str, object] = MappingProxyType(dict(options or {}))
         self._of = of
@@ -75,29 +90,27 @@ class Step(Generic[P, R]):
         """The codec of results: of ``of``, else of the function's return annotation, else plain JSON."""
         return codec_for(self._result_annotation())
 
+    @functools.cached_property
+    def positions(self) -> functions.Positions | None:
+        """How many arguments the function takes by position, where that alone decides whether a call fits."""
+        return functions.positions(self.fn)
+
+    def check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise ``DefinitionError`` where the function cannot be called so: before the step begins."""
+        if why := functions.wrong_call(self.fn, args, kwargs):
+            raise DefinitionError(f"step {self.name}: cannot be called so: {why}")
+
     def named(self, name: str) -> "Step[P, R]":
         """The same step under another name."""
-        return Step(
-            self.fn,
-            name=name,
-            retries=self.retries,
-            idempotent=self.idempotent,
-            timeout=self.timeout,
-            backoff=self.backoff,
-            kind=self.kind,
-            of=self._of,
-            options=self.options,
-        )
+        made = copy.copy(self)
+        made.name = checked_name("name", name, key_part=True)
+        return made
 
     def _result_annotation(self) -> Any:
         if self._of is not None:
             return self._of
-        try:
-            return get_type_hints(_unwrapped(self.fn), include_extras=True).get("return", Untyped)
-        except (NameError, TypeError, AttributeError):
-            raise DefinitionError(
-                f"step {self.name}: its return annotation cannot be read; give of=, or import the type it names"
-            ) from None
+        found = functions.annotation(f"step {self.name}", self.fn, "return")
+        return Untyped if found is functions.MISSING else found
 
     if not TYPE_CHECKING:
 
@@ -108,8 +121,14 @@ class Step(Generic[P, R]):
     def __set_name__(self, _owner: type, name: str) -> None:
         self.attribute = name
 
-    def __get__(self, _instance: object, _owner: type | None = None) -> Self:
-        return self
+    def __get__(self, instance: object, _owner: type | None = None) -> "Step[..., R]":
+        """The step; of an instance of a plain class, the step whose function is the bound method."""
+        if instance is None or isinstance(instance, DeclaresSteps):
+            return self
+        bound: Step[..., R] = copy.copy(self)
+        bound.fn = MethodType(self.fn, instance)
+        vars(bound).pop("positions", None)
+        return bound
 
 
 class StepDecorator(Protocol):
@@ -133,6 +152,10 @@ def step(
     idempotent: bool = False,
     timeout: timedelta | None = None,
     backoff: timedelta = ...,
+    max_backoff: timedelta | None = None,
+    jitter: bool = True,
+    retry_on: Selection | None = None,
+    no_retry_on: Selection | None = None,
     kind: str | None = None,
     of: Any = None,
     **options: object,
@@ -170,29 +193,6 @@ def as_step(fn: Any) -> Step[..., Any]:
     return made
 
 
-def _unwrapped(fn: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return fn if inspect.isroutine(fn) else type(fn).__call__
-
-
-def _is_async(fn: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(_unwrapped(fn))
-
-
-def _own_name(fn: Callable[..., Any]) -> str:
-    name = getattr(fn, "__name__", "<none>")
-    if name.startswith("<") or isinstance(fn, functools.partial):
-        raise DefinitionError('step: lambdas and partials have no name of their own; use step(name="...")(fn)')
-    return str(name)
-
-
-def _whole(parameter: str, value: object, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise DefinitionError(f"{parameter}: must be a whole number from 0 to {most}")
-    return value
-
-
 def _flag(parameter: str, value: object) -> bool:
     if type(value) is not bool:
         raise DefinitionError(f"{parameter}: must be True or False")
@@ -203,10 +203,3 @@ def _label(parameter: str, value: object) -> str | None:
     if value is not None and type(value) is not str:
         raise DefinitionError(f"{parameter}: must be text")
     return value
-
-
-def _span(parameter: str, value: object) -> timedelta:
-    try:
-        return admitted_span(parameter, value, positive=True)
-    except InvalidInput as refused:
-        raise DefinitionError(str(refused)) from None

@@ -324,10 +324,11 @@ def test_lambdas_must_be_named_and_sync_steps_cannot_time_out():
 @pytest.mark.parametrize(
     ("declare", "typed", "meant"),
     [
-        (step, "retry", "retries"),
+        (step, "retry", "retry_on or retries"),
+        (step, "retrys", "retries or retry_on"),
         (step, "idempotant", "idempotent"),
         (step, "time_out", "timeout"),
-        (step, "back_off", "backoff"),
+        (step, "back_off", "backoff or max_backoff"),
         (gate, "laps_after", "lapse_after"),
         (gate, "on_rejection", "on_reject"),
     ],

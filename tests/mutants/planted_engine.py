@@ -194,9 +194,16 @@ STEPS: Final[tuple[Mutant, ...]] = (
     ),
     mutant(
         "one_try_too_few",
-        "belay_core/engine/step_call.py",
-        ("if failed_before < self._step.retries:", "if failed_before + 1 < self._step.retries:"),
+        "belay_core/engine/retry.py",
+        ("if failed >= rules.retries or", "if failed + 1 >= rules.retries or"),
         by="tried_again or out_of_tries",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "every_error_tried_again",
+        "belay_core/engine/retry.py",
+        (" or not rules.may_mend(error)", ""),
+        by="which_errors_are_tried_again",
         tests=_ENGINE,
     ),
     mutant(
