@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from belay_core.client import Client as Client
+    from belay_core.client import Completed as Completed
+    from belay_core.client import Ended as Ended
     from belay_core.client import Explanation as Explanation
     from belay_core.client import RunHandle as RunHandle
+    from belay_core.client import Unfinished as Unfinished
+    from belay_core.client import Waiting as Waiting
     from belay_core.errors import BelayError as BelayError
     from belay_core.errors import DefinitionError as DefinitionError
     from belay_core.errors import DriverNotFound as DriverNotFound
     from belay_core.errors import Fail as Fail
     from belay_core.errors import InvalidInput as InvalidInput
     from belay_core.errors import InvalidTransitionError as InvalidTransitionError
+    from belay_core.errors import ResultTimeout as ResultTimeout
     from belay_core.errors import RunCancelled as RunCancelled
     from belay_core.errors import RunFailed as RunFailed
     from belay_core.errors import RunNotFoundError as RunNotFoundError
@@ -56,7 +61,15 @@ if TYPE_CHECKING:
     from belay_core.workflows.step import step as step
 
 _HOMES = {
-    "belay_core.client": ("Client", "Explanation", "RunHandle"),
+    "belay_core.client": (
+        "Client",
+        "Completed",
+        "Ended",
+        "Explanation",
+        "RunHandle",
+        "Unfinished",
+        "Waiting",
+    ),
     "belay_core.records.commands": ("GiveUp", "Happened", "Retry", "RunHistory"),
     "belay_core.errors": (
         "BelayError",
@@ -65,6 +78,7 @@ _HOMES = {
         "Fail",
         "InvalidInput",
         "InvalidTransitionError",
+        "ResultTimeout",
         "RunCancelled",
         "RunFailed",
         "RunNotFoundError",

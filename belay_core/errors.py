@@ -20,6 +20,7 @@ BelayError
 ├─ RunNotFoundError       no such run
 ├─ TryAgain · Fail        raised by a step of yours: try it again, after this time; do not try it again
 ├─ RunFailed · RunCancelled      how a run ended, raised by ``result``
+├─ ResultTimeout          the run has not ended within the time that ``result`` was given
 └─ StepFailed · StepCancelled    how a step ended, raised where it was awaited
 ```
 """
@@ -231,6 +232,15 @@ class RunCancelled(BelayError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} was cancelled")
         self.run_id = run_id
+
+
+class ResultTimeout(BelayError, TimeoutError):
+    """The run ``run_id`` has not ended within the time of the wait; ``state`` is a status or what it waits for."""
+
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(f"run {run_id} has not ended yet; its state is {state}")
+        self.run_id = run_id
+        self.state = state
 
 
 class StepFailed(BelayError):

@@ -1,13 +1,17 @@
 """The worker: executes the runs of its workflows (kernel 21)."""
 
 import asyncio
+import contextvars
 import signal
+import sys
+import threading
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from belay_core.client import Client, observe
 from belay_core.engine.dispatcher import Dispatcher
@@ -62,13 +66,18 @@ class Worker:
         self._background = background
         self._entered = False
         self._working: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which ``run`` runs."""
+        self._stopped = asyncio.Event()
+        self._stops = 0
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise InvalidTransitionError("a worker is entered once; make another one")
         self._entered = True
         if self._background:
-            self._working = asyncio.create_task(self.dispatcher.work_for_ever())
+            # In a context of its own: the trace and the baggage of its start would be those of everything it executes.
+            self._working = asyncio.create_task(self.dispatcher.work_for_ever(), context=contextvars.Context())
         return self
 
     async def __aexit__(
@@ -86,27 +95,49 @@ class Worker:
             self.dispatcher.drop()
             self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def stop(self) -> None:
+        """Let ``run`` leave; a second call ends the grace. May be called from any thread, and from a signal handler."""
+        if self._loop is None:
+            self._stops += 1
+        else:
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._stops += 1
+        if self._stops > 1:
+            self.dispatcher.end_grace()
+        self._stopped.set()
+
+    def _signalled(self, _number: int, _frame: object) -> None:
+        self.stop()
+
     async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Execute runs until SIGTERM or SIGINT, then leave; a second signal ends the grace.
+        """Execute runs until SIGTERM, SIGINT or ``stop``, then leave; a second one ends the grace.
 
-        ``ready`` is called once the signal handlers are installed.
+        ``ready`` is called once signals are handled. In a thread other than the main one there are none, and ``stop``
+        is the only way. Raises ``InvalidTransitionError`` for a worker without background tasks.
         """
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-
-        def signalled() -> None:
-            if stop.is_set():
-                self.dispatcher.end_grace()
-            stop.set()
-
+        if not self._background:
+            raise InvalidTransitionError("a worker with background=False is driven by hand; run needs background tasks")
+        self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, signalled)
-                stack.callback(loop.remove_signal_handler, number)
+            self._handle_signals(stack, self._loop)
             await stack.enter_async_context(self)
+            if self._stops:
+                self._stopped.set()
             if ready is not None:
                 ready()
-            stopped = asyncio.ensure_future(stop.wait())
+            stopped = asyncio.ensure_future(self._stopped.wait())
             stack.callback(stopped.cancel)
-            assert self._working is not None, "a worker without background cannot run by itself"  # noqa: S101
-            await asyncio.wait({stopped, self._working}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopped, cast("asyncio.Task[None]", self._working)}, return_when=FIRST_COMPLETED)
+
+    def _handle_signals(self, stack: AsyncExitStack, loop: asyncio.AbstractEventLoop) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if sys.platform == "win32":
+                # The loops there know no signals; the interpreter calls its own handlers between two callbacks.
+                stack.callback(signal.signal, number, signal.signal(number, self._signalled))
+            else:
+                loop.add_signal_handler(number, self._stop)
+                stack.callback(loop.remove_signal_handler, number)

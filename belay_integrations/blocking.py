@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from belay_core.client import Client, RunHandle
+from belay_core.client.handle import Settled
 from belay_core.client.starts import OnConflict
 from belay_core.stores import open_stores
 from belay_core.workflows.class_form import Workflow
@@ -43,9 +44,13 @@ class BlockingRunHandle(Generic[Out]):
         self.created = handle.created
         """Whether the call that made the handle created the run; False if it existed already."""
 
-    def result(self) -> Out:
+    def result(self, timeout: timedelta | None = None) -> Out:
         """Wait for the end of the run and return its result; raises as ``RunHandle.result`` does."""
-        return self._thread.call(lambda _: self._handle.result())
+        return self._thread.call(lambda _: self._handle.result(timeout))
+
+    def settled(self, timeout: timedelta | None = None) -> Settled[Out]:
+        """Wait until the run has ended or waits for a person, as ``RunHandle.settled`` does."""
+        return self._thread.call(lambda _: self._handle.settled(timeout))
 
 
 class BlockingClient:

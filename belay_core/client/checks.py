@@ -10,7 +10,8 @@ from belay_core.values import json
 from belay_core.values.codecs import codec_of
 from belay_core.values.text import is_durable
 
-_MOST_LISTED = 1_000
+MOST_LISTED = 1_000
+"""The longest listing that one call returns."""
 
 
 def checked_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
@@ -24,8 +25,8 @@ def checked_run(run: str | RunHandle[Any], parameter: str = "run") -> RunId:
 
 def checked_limit(limit: object) -> int:
     """The length of a listing. Raises ``InvalidInput``."""
-    if type(limit) is not int or not 1 <= limit <= _MOST_LISTED:
-        raise InvalidInput("limit", f"must be a whole number from 1 to {_MOST_LISTED}")
+    if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput("limit", f"must be a whole number from 1 to {MOST_LISTED}")
     return limit
 
 

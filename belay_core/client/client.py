@@ -1,6 +1,7 @@
 """The client: start, decide, resolve, cancel, and read runs."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
@@ -88,15 +89,21 @@ class Client(StartOperations):
             await self.get(command.before)
         return await self._stores.runs.list(command)
 
-    async def result(self, run: str | RunHandle[Out], *, of: Any = None) -> Any:
+    async def result(
+        self,
+        run: str | RunHandle[Out],
+        *,
+        of: Any = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109  (a wait by the stores' clock)
+    ) -> Any:
         """Wait for the end of a run and return its result: typed by its handle or by ``of``, else plain JSON.
 
         Raises as ``RunHandle.result`` does.
         """
         if isinstance(run, RunHandle):
-            return await run.result()
+            return await run.result(timeout)
         codec = codec_for(Untyped if of is None else of)
-        return await RunHandle(self._stores, checked_run(run), codec, created=False).result()
+        return await RunHandle(self._stores, checked_run(run), codec, created=False).result(timeout)
 
     async def history(self, run: str | RunHandle[Any]) -> RunHistory:
         """The run with its attempts and approvals. Raises ``RunNotFoundError``."""

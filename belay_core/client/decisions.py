@@ -1,8 +1,9 @@
 """Decisions at gates: bound to the digest of what was shown, and to a name (kernel 19)."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
+from belay_core.client.checks import MOST_LISTED, checked_json, checked_limit, checked_run, checked_value
 from belay_core.client.explanation import shown_state
 from belay_core.client.handle import RunHandle
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
@@ -15,6 +16,7 @@ from belay_core.values.digests import text_digest
 from belay_core.workflows.names import checked_name
 
 _MOST_REASON = 4_096
+_MOST_NAMED = 10
 _KEEP: Any = object()
 
 
@@ -33,7 +35,7 @@ class DecisionOperations:
         run_id = None if run is None else checked_run(run)
         return await self._stores.approvals.list(commands.ListApprovals(run_id, checked_limit(limit)))
 
-    async def approve(
+    async def approve(  # noqa: PLR0913  (each is an option of its own, given by name)
         self,
         run: str | RunHandle[Any],
         gate: str | None = None,
@@ -44,17 +46,19 @@ class DecisionOperations:
         of: Any = None,
         digest: str | None = None,
         approval_id: str | None = None,
+        step_key: str | None = None,
     ) -> DecideOutcome:
         """Approve what a gate of the run asks; with ``edited`` the run continues with that instead.
 
         ``of`` is the type of ``edited``, if that does not follow from the value. It is not compared with the
         subject's, which only the workflow knows: an edit that does not fit sends the run to review.
-        ``gate`` (or ``approval_id``, if several gates of one name wait) may be left out if one gate waits.
+        ``gate`` may be left out if one gate waits; if several of one name do, ``approval_id`` or ``step_key`` (the
+        call, such as ``map/order[3]/editor#1``) says which.
         ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to the subject
         that this call reads. Raises ``InvalidTransitionError`` if no gate waits, and ``InvalidInput`` if several
         gates do and none is named, or if no approver is named.
         """
-        approval = await self._pending(run, gate, approval_id)
+        approval = await self._pending(run, gate, approval_id, step_key)
         text = None if edited is _KEEP else checked_value("edited", edited, of)
         return await self.decide(approval, "approved", by=by, reason=reason, edited_text=text, digest=digest)
 
@@ -67,9 +71,10 @@ class DecisionOperations:
         reason: str | None = None,
         digest: str | None = None,
         approval_id: str | None = None,
+        step_key: str | None = None,
     ) -> DecideOutcome:
         """Reject what a gate of the run asks; parameters and errors as for ``approve``."""
-        approval = await self._pending(run, gate, approval_id)
+        approval = await self._pending(run, gate, approval_id, step_key)
         return await self.decide(approval, "rejected", by=by, reason=reason, digest=digest)
 
     async def decide(
@@ -104,20 +109,38 @@ class DecisionOperations:
             self._stores.notifier.notify(run_id, ready=True)
         return answer
 
-    async def _pending(self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None) -> ApprovalRecord:
+    async def _pending(
+        self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None, step_key: str | None
+    ) -> ApprovalRecord:
         run_id = checked_run(run)
         waiting = [
             each
-            for each in await self.approvals(run_id)
-            if gate in (None, each.gate) and approval_id in (None, each.approval_id)
+            for each in await self._open(run_id)
+            if gate in (None, each.gate)
+            and approval_id in (None, each.approval_id)
+            and step_key in (None, each.step_key)
         ]
         if not waiting:
             state = await self._run_state(run_id)
             raise InvalidTransitionError(f"run {run_id} waits for no such decision; {state}")
         if len(waiting) > 1:
-            rule = "several wait; name one by its id" if gate else "several wait; name one of them"
-            raise InvalidInput("approval_id" if gate else "gate", rule)
+            known = [each.step_key if gate else each.gate for each in waiting]
+            names = ", ".join(list(dict.fromkeys(known))[:_MOST_NAMED])
+            rule = (
+                f"several gates of this name wait; name one of {names}"
+                if gate
+                else f"several wait; name one of {names}"
+            )
+            raise InvalidInput("step_key" if gate else "gate", rule)
         return waiting[0]
+
+    async def _open(self, run_id: RunId) -> Sequence[ApprovalRecord]:
+        """Every open approval of the run, however many there are."""
+        found = await self.approvals(run_id, limit=MOST_LISTED)
+        if len(found) < MOST_LISTED:
+            return found
+        histories = await self._stores.attempts.history(commands.History((run_id,)))
+        return [each for history in histories for each in history.approvals if each.decision is None]
 
     async def _run_state(self, run_id: RunId) -> str:
         """What the run does now, in words. Raises ``RunNotFoundError``."""
