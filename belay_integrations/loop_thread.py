@@ -3,10 +3,11 @@
 import asyncio
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from belay_core.errors import InvalidTransitionError
 
@@ -18,6 +19,8 @@ class _Open(NamedTuple, Generic[Resource]):
     loop: asyncio.AbstractEventLoop
     resource: Resource
     stop: asyncio.Event
+    ended: "Future[None]"
+    """Done once the thread has closed the resource, with the error of that."""
 
 
 class LoopThread(Generic[Resource]):
@@ -31,69 +34,115 @@ class LoopThread(Generic[Resource]):
         self._opened = opened
         self._name = name
         self._closed = False
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        self.forget()
+        _EVERY.add(self)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop what does not survive a fork, in the child."""
         # Also the lock: another thread may have held it when the process was forked.
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
         self._open: _Open[Resource] | None = None
 
     def call(self, work: Callable[[Resource], Coroutine[Any, Any, Out]]) -> Out:
-        """Run ``work`` with the resource, and wait for its end; its errors are raised here.
+        """Run ``work`` with the resource, in the caller's context, and wait for its end; its errors are raised here.
 
-        Raises ``InvalidTransitionError`` inside a running event loop, which the wait would block, and after ``close``.
+        Raises ``InvalidTransitionError`` inside a running event loop, which the wait would block, after ``close``, and
+        where the client is closed meanwhile.
         """
         _refuse_running_loop()
-        found = self._ensure_open()
-        waiting = asyncio.run_coroutine_threadsafe(work(found.resource), found.loop)
+        found, waiting = self._submitted(work)
         try:
-            return waiting.result()
+            return waiting.result().result()
+        except CancelledError as error:
+            if found is self._open:
+                raise
+            raise InvalidTransitionError(
+                "this client was closed while the call waited; read what it has done with another one"
+            ) from error
         except BaseException:
             # What interrupts this thread (Ctrl-C, a worker's time-out) ends the call as well.
             waiting.cancel()
             raise
 
     def close(self) -> None:
-        """End the loop and its thread, and close the resource; what is still called meanwhile is cancelled."""
+        """End the loop and its thread, and close the resource; what is still called meanwhile is cancelled.
+
+        What closing the resource raises is raised here.
+        """
         with self._lock:
             self._closed = True
-            found, thread = self._open, self._thread
-            self._open = self._thread = None
-        if found is not None and thread is not None:
+            found, self._open = self._open, None
+        if found is not None:
             found.loop.call_soon_threadsafe(found.stop.set)
-            thread.join()
+            found.ended.result()
 
-    def _ensure_open(self) -> _Open[Resource]:
+    def _submitted(
+        self, work: Callable[[Resource], Coroutine[Any, Any, Out]]
+    ) -> tuple[_Open[Resource], "Future[Future[Out]]"]:
+        # Under the lock: a loop that has stopped meanwhile would take the call and never run it.
         with self._lock:
             if self._closed:
                 raise InvalidTransitionError("this client is closed; make another one")
-            if self._open is None:
-                opening: Future[_Open[Resource]] = Future()
-                thread = threading.Thread(target=self._run, args=(opening,), name=self._name, daemon=True)
-                thread.start()
-                self._open = opening.result()
-                self._thread = thread
-            return self._open
+            found = self._open = self._open or self._opened_anew()
+            return found, asyncio.run_coroutine_threadsafe(_outcome(work, found.resource), found.loop)
+
+    def _opened_anew(self) -> _Open[Resource]:
+        opening: Future[_Open[Resource]] = Future()
+        threading.Thread(target=self._run, args=(opening,), name=self._name, daemon=True).start()
+        try:
+            return opening.result()
+        except BaseException:
+            # Interrupted: the thread closes what nobody waits for.
+            opening.cancel()
+            raise
 
     def _run(self, opening: "Future[_Open[Resource]]") -> None:
+        ended: Future[None] = Future()
+        failure: BaseException | None = None
         try:
-            asyncio.run(self._serve(opening))
-        except BaseException as error:
-            if opening.done():
-                raise
-            opening.set_exception(error)
+            asyncio.run(self._serve(opening, ended))
+        except BaseException as error:  # noqa: BLE001  (raised in the thread that waits)
+            failure = error
+        if failure is None:
+            ended.set_result(None)
+        elif opening.done():
+            ended.set_exception(failure)
+        else:
+            opening.set_exception(failure)
 
-    async def _serve(self, opening: "Future[_Open[Resource]]") -> None:
+    async def _serve(self, opening: "Future[_Open[Resource]]", ended: "Future[None]") -> None:
         async with self._opened() as resource:
             stop = asyncio.Event()
-            opening.set_result(_Open(asyncio.get_running_loop(), resource, stop))
+            if not opening.set_running_or_notify_cancel():
+                return
+            opening.set_result(_Open(asyncio.get_running_loop(), resource, stop, ended))
             await stop.wait()
             calls = asyncio.all_tasks() - {asyncio.current_task()}
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def _outcome(work: Callable[[Resource], Coroutine[Any, Any, Out]], resource: Resource) -> "Future[Out]":
+    # What ends a program (SystemExit) would end the loop, which other threads share: it ends the caller alone.
+    outcome: Future[Out] = Future()
+    try:
+        outcome.set_result(await work(resource))
+    except (KeyboardInterrupt, SystemExit) as error:
+        outcome.set_exception(error)
+    return outcome
+
+
+_EVERY: Final[weakref.WeakSet[LoopThread[Any]]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for each in list(_EVERY):
+        each.forget()
+
+
+# Once, not once a client: what is registered stays for the life of the process.
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _refuse_running_loop() -> None:

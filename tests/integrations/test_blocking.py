@@ -1,17 +1,23 @@
 """The client for threads, scripts and forked processes."""
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
+from opentelemetry import trace
 
 from belay_core import Client, Decided, InvalidTransitionError, RunHandle, RunNotFoundError, Worker, open_stores
 from belay_integrations.blocking import BlockingClient, BlockingRunHandle
+from belay_integrations.loop_thread import LoopThread
+from belay_testing.spans import recorded_spans
 from tests.integrations.greeting import greeting
 
 
@@ -121,7 +127,9 @@ def test_a_call_under_way_ends_with_the_close(client: BlockingClient):
     assert waiting.wait(20)
     client.close()
     thread.join(20)
-    assert [type(each).__name__ for each in ended] == ["CancelledError"]
+    assert [type(each) for each in ended] == [InvalidTransitionError]
+    assert "closed while the call waited" in str(ended[0])
+    assert isinstance(ended[0].__cause__, CancelledError)
 
 
 def test_a_forked_process_goes_on_with_connections_of_its_own(client: BlockingClient):
@@ -137,6 +145,59 @@ def test_a_forked_process_goes_on_with_connections_of_its_own(client: BlockingCl
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert client.find("child") is not None
     assert len(client.list()) == 2
+
+
+def test_a_call_belongs_to_the_trace_of_its_caller(client: BlockingClient):
+    with recorded_spans() as spans, trace.get_tracer("shop").start_as_current_span("request") as request:
+        client.start(greeting, "ana")
+    traces = {span.context.trace_id for span in spans if span.context is not None}
+    assert len(spans) > 1
+    assert traces == {request.get_span_context().trace_id}
+
+
+def test_a_call_that_ends_its_program_ends_no_other_call(client: BlockingClient):
+    async def leave(inside: Client) -> None:
+        await inside.list()
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        client.run(leave)
+    assert client.list() == ()
+
+
+def test_what_closing_raises_is_raised_by_close():
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[int]:
+        yield 1
+        raise OSError("disk")
+
+    async def answer(resource: int) -> int:
+        return resource
+
+    thread = LoopThread(opened, "belay-test")
+    assert thread.call(answer) == 1
+    with pytest.raises(OSError, match="disk"):
+        thread.close()
+    thread.close()
+
+
+def test_a_call_that_cancels_itself_is_told_from_a_close(client: BlockingClient):
+    async def cancel(_: Client) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(CancelledError):
+        client.run(cancel)
+    assert client.list() == ()
+
+
+def test_nothing_keeps_a_closed_client(url: str):
+    client = BlockingClient(url)
+    client.list()
+    client.close()
+    gone = weakref.ref(client._thread)
+    del client
+    gc.collect()
+    assert gone() is None
 
 
 def public(kind: type) -> set[str]:

@@ -21,16 +21,17 @@ from typing import Final
 from belay_testing.postgres_server import URL_VARIABLE, PostgresServer
 from tests.crashes.shares import add_share, share_of
 from tests.mutants.mutant import Mutant
-from tests.mutants.planted_engine import KEYS, STEPS, WAITING
+from tests.mutants.planted_engine import CALLERS, KEYS, STEPS, WAITING
 from tests.mutants.planted_stores import ANSWERS, CLAIMS, FENCES
 
-PLANTED: Final[tuple[Mutant, ...]] = (*FENCES, *CLAIMS, *ANSWERS, *KEYS, *WAITING, *STEPS)
+PLANTED: Final[tuple[Mutant, ...]] = (*FENCES, *CLAIMS, *ANSWERS, *KEYS, *WAITING, *STEPS, *CALLERS)
 """Every defect there is."""
 
 _PROJECT: Final = Path(__file__).parents[2]
 _COPIED: Final = (
     "belay_core",
     "belay_drivers",
+    "belay_integrations",
     "belay_testing",
     "tests",
     "pyproject.toml",

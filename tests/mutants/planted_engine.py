@@ -268,3 +268,20 @@ STEPS: Final[tuple[Mutant, ...]] = (
         tests=_ENGINE,
     ),
 )
+
+CALLERS: Final[tuple[Mutant, ...]] = (
+    mutant(
+        "connections_kept_over_a_fork",
+        "belay_integrations/loop_thread.py",
+        ("    for each in list(_EVERY):\n        each.forget()\n", "    return\n"),
+        by="forked_process",
+        tests=("tests/integrations",),
+    ),
+    mutant(
+        "a_call_ends_the_loop_of_all",
+        "belay_integrations/loop_thread.py",
+        ("except (KeyboardInterrupt, SystemExit) as error:", "except ArithmeticError as error:"),
+        by="ends_no_other_call",
+        tests=("tests/integrations",),
+    ),
+)
