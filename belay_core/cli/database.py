@@ -13,6 +13,7 @@ from belay_core.clock import Millis, reading
 from belay_core.errors import BelayError, DatabaseError, DriverNotFound, InvalidInput
 from belay_core.stores.bundle import Stores
 from belay_core.stores.drivers import open_stores
+from belay_core.stores.file_url import MEMORY, names_sqlite, path_of
 
 if TYPE_CHECKING:
     from belay_core.client import Client
@@ -78,11 +79,15 @@ async def reportable_errors(url: str) -> AsyncGenerator[None]:
 
 
 def checked_url(url: str | None) -> str:
-    """The URL. Raises ``InvalidInput`` if it is missing or no URL."""
+    """The URL. Raises ``InvalidInput`` if it is missing, no URL, or of a database that ends with this command."""
     if url is None:
         raise InvalidInput("database", "must be given, by --database URL or BELAY_DATABASE")
     if "://" not in url:
         raise InvalidInput("database", "must be a URL, such as sqlite:///belay.db or postgresql://host/name")
+    if names_sqlite(url) and path_of("database", url) == MEMORY:
+        raise InvalidInput(
+            "database", "must be kept: one in memory ends with this command; name a file, sqlite:///belay.db"
+        )
     return url
 
 
@@ -112,7 +117,6 @@ def _scheme(url: str) -> str:
 
 
 def require_file(url: str) -> None:
-    """Raise ``InvalidInput`` for a SQLite file that does not exist; the path begins after the third slash."""
-    path = url.partition("://")[2].removeprefix("/").partition("?")[0]
-    if _scheme(url) == "sqlite" and path not in ("", ":memory:") and not Path(path).exists():
+    """Raise ``InvalidInput`` for a SQLite file that does not exist."""
+    if names_sqlite(url) and not Path(path := path_of("database", url)).exists():
         raise InvalidInput("database", f"there is no file {path}")

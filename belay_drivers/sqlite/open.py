@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.clock import Clock, SystemClock, reading
@@ -18,6 +18,7 @@ from belay_core.errors import InvalidInput
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.drivers import Migrations
+from belay_core.stores.file_url import MEMORY, names_sqlite, path_of
 from belay_drivers.sql.connection.connection_runner import LoopRunner, ThreadRunner
 from belay_drivers.sql.connection.database import Database, Engines
 from belay_drivers.sql.connection.dialect import Failure
@@ -36,8 +37,15 @@ from belay_drivers.sqlite.readers import FileReader, MemoryReader, Reader
 READERS: Final = 4
 BUSY_TIMEOUT: Final = 5.0
 """Seconds a statement waits for another process's write."""
-_MEMORY: Final = ":memory:"
-_PRAGMAS: Final = ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY")
+_JOURNAL_LIMIT: Final = 16 * 2**20
+"""Bytes of the write-ahead log that are kept for reuse; what one large write or a long read added is given back."""
+_PRAGMAS: Final = (
+    "foreign_keys=ON",
+    "journal_mode=WAL",
+    f"journal_size_limit={_JOURNAL_LIMIT}",
+    "synchronous=FULL",
+    "temp_store=MEMORY",
+)
 OWN: Final = own_set("belay_drivers.sqlite")
 
 
@@ -49,7 +57,8 @@ async def open_sqlite(
 
     An empty file and a database in memory get their schema; any other schema than this code's is refused with
     ``SchemaMismatch``, which names the command that helps. URLs are ``sqlite:///relative.db``,
-    ``sqlite:////absolute.db`` and ``sqlite://`` for memory. Everything is closed when the block is left.
+    ``sqlite:////absolute.db`` and ``sqlite://`` for memory; one with a host or parameters raises ``InvalidInput``.
+    Everything is closed when the block is left.
     """
     clock = clock or SystemClock()
     files = _Files(_path_of(path_or_url))
@@ -120,9 +129,7 @@ MIGRATIONS: Final = SqliteMigrations()
 
 def _path_of(path_or_url: "str | os.PathLike[str]") -> str:
     text = os.fspath(path_or_url)
-    if text.startswith(("sqlite:", "sqlite+")):
-        return make_url(text).database or _MEMORY
-    return text
+    return path_of("path_or_url", text) if names_sqlite(text) else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ class _Files:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._opened = _in_memory() if path == _MEMORY else _in_file(path)
+        self._opened = _in_memory() if path == MEMORY else _in_file(path)
         self.database = Database(
             self._opened.engines,
             DIALECT,
@@ -162,7 +169,7 @@ class _Files:
     def views(self) -> Views:
         """Reads of one moment: any reader of a file has them, and of a database in memory a copy."""
         readers = self._opened.engines.read
-        hold = partial(copied_session, self.database) if self._path == _MEMORY else readers.hold
+        hold = partial(copied_session, self.database) if self._path == MEMORY else readers.hold
         return Views(self.database, hold, SqliteFeed())
 
     async def made_ready(self, clock: Clock) -> LeaseTimes:
@@ -208,7 +215,7 @@ def _reach(path: str) -> None:
 
 
 def _in_memory() -> _Opened:
-    engine = create_engine(URL.create("sqlite", database=_MEMORY), poolclass=StaticPool, **_options())
+    engine = create_engine(URL.create("sqlite", database=MEMORY), poolclass=StaticPool, **_options())
     only = ThreadRunner(_ready(engine, "BEGIN IMMEDIATE"), "belay-sqlite")
     turn = asyncio.Lock()
     return _Opened(Engines(only, only), only, MemoryReader(only), turn, turn)

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.commanding import Cli, command, shell
 
 URL = "must be a URL, such as sqlite:///belay.db or postgresql://host/name"
+NO_HOST = "a URL of SQLite names no host: write sqlite:///relative.db (three slashes) or "
+KEPT = "must be kept: one in memory ends with this command; name a file, sqlite:///belay.db"
 QUOTES = "must be valid JSON text; a text is written with its quotes: '\"like this\"'"
 
 TWO_FIELDS = (
@@ -79,6 +81,13 @@ WRONG: list[tuple[list[str], str, str]] = [
     (["runs", "--database", "belay.db"], "database", URL),
     (["runs", "--database", "mysql://eve:hunter2@h/b"], "database", "no driver is installed for this scheme; "),
     (["migrate", "--database", "mysql://eve:hunter2@h/b"], "database", "no driver is installed for this scheme; "),
+    (["start", "ping", "--database", "sqlite://belay.db"], "database", NO_HOST),
+    (["runs", "--database", "sqlite://belay.db"], "database", NO_HOST),
+    (["migrate", "--database", "sqlite://belay.db"], "database", NO_HOST),
+    (["start", "ping", "--database", "sqlite://"], "database", KEPT),
+    (["start", "ping", "--database", "sqlite:///:memory:"], "database", KEPT),
+    (["worker", "--database", "sqlite://"], "database", KEPT),
+    (["migrate", "--database", "sqlite://"], "database", KEPT),
     (["runs", "--database", "sqlite:///nowhere.db"], "database", "there is no file nowhere.db"),
 ]
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,33 @@ async def test_a_relative_url_names_a_file_beside_the_process(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     async with open_sqlite("sqlite:///here.db"):
         assert (tmp_path / "here.db").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://here.db", "sqlite://folder/here.db", "sqlite+aiosqlite://here.db", "sqlite:here.db"]
+)
+async def test_a_url_that_names_a_host_is_refused_with_the_right_spelling(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="path_or_url: a URL of SQLite names no host: write sqlite:///relative"):
+        async with open_sqlite(url):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_url_with_parameters_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="path_or_url: a URL of SQLite takes no parameters"):
+        async with open_sqlite(f"sqlite:///{tmp_path}/here.db?mode=ro"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_log_of_a_large_write_is_given_back(tmp_path):
+    log, size = tmp_path / "belay.db-wal", 24 * 2**20
+    async with open_sqlite(tmp_path / "belay.db") as stores:
+        await stores.runs.start(replace(START, input=f'"{"x" * size}"'))
+        assert log.stat().st_size > size
+        await stores.runs.start(replace(START, run_id=RunId("next")))
+        assert log.stat().st_size <= 16 * 2**20
 
 
 async def test_drivers_are_found_by_the_scheme_of_the_url(belay_postgres):

@@ -490,4 +490,10 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         ("WHERE decided_at IS NULL", "WHERE decision IS NULL"),
         by="not_looked_for_among",
     ),
+    mutant(
+        "host_of_a_file_url_ignored",
+        "belay_core/stores/file_url.py",
+        ("if not slashes or host:", "if not slashes:"),
+        by="names_a_host",
+    ),
 )
