@@ -1,6 +1,6 @@
 """The client for code without an event loop: WSGI applications, threads, scripts."""
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -12,6 +12,7 @@ from belay_core.client.starts import OnConflict
 from belay_core.stores import open_stores
 from belay_core.workflows.class_form import Workflow
 from belay_core.workflows.definition import Definition
+from belay_core.workflows.middleware import Middleware
 from belay_core.workflows.registry import Registrable
 from belay_integrations.loop_thread import LoopThread
 
@@ -58,15 +59,23 @@ class BlockingClient:
 
     ``url`` names the database as in ``open_stores``; it is opened by the first call, in a thread with an event loop of
     its own, and closed by ``close``, by leaving the ``with`` block or with the process. ``approver`` is the identity
-    under which decisions are recorded if a call names none. Runs are named by their ids. Inside a running event loop
-    every call raises ``InvalidTransitionError``, as it would block it: use ``Client`` there.
+    under which decisions are recorded if a call names none; ``telemetry`` and ``middleware`` are those of ``Client``,
+    whose middleware is called in that thread, in the context of the caller. Runs are named by their ids. Inside a
+    running event loop every call raises ``InvalidTransitionError``, as it would block it: use ``Client`` there.
     """
 
-    def __init__(self, url: str, *, approver: str | None = None, telemetry: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        approver: str | None = None,
+        telemetry: bool = True,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
         @asynccontextmanager
         async def opened() -> AsyncGenerator[Client]:
             async with open_stores(url) as stores:
-                yield Client(stores, approver=approver, telemetry=telemetry)
+                yield Client(stores, approver=approver, telemetry=telemetry, middleware=middleware)
 
         self._thread = LoopThread[Client](opened, "belay-client")
 

@@ -1,9 +1,10 @@
 """belay in a FastAPI application: its lifespan, its client as a dependency, and what its errors answer."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -12,6 +13,7 @@ from belay_core.client import Client
 from belay_core.errors import BelayError, InvalidInput, InvalidTransitionError, RunNotFoundError
 from belay_core.stores import open_stores
 from belay_core.worker import Worker
+from belay_core.workflows.middleware import Middleware
 from belay_core.workflows.registry import Registrable
 
 STATUS_CODES: Final[Mapping[type[BelayError], int]] = MappingProxyType(
@@ -20,20 +22,44 @@ STATUS_CODES: Final[Mapping[type[BelayError], int]] = MappingProxyType(
 """The status code that each error answers; its message is the ``detail`` of the body."""
 
 
+class WorkerSettings(TypedDict, total=False):
+    """The settings of ``Worker``, which has the defaults."""
+
+    concurrency: int
+    """The most runs that it executes at a time."""
+    grace: timedelta
+    """How long running steps may go on once the application stops."""
+    poll: float
+    """Seconds between two looks for due runs, where nothing wakes the worker before."""
+    threads: int
+    """Threads for steps that are not async."""
+
+
 class Belay:
     """belay in one application: ``FastAPI(lifespan=belay.lifespan)``, and ``Depends(belay)`` for its client.
 
     ``url`` names the database as in ``open_stores``. With ``definitions`` the application executes runs of these
     workflows in its own process; without them it only starts and reads runs, for workers elsewhere. ``approver`` is
-    the identity under which decisions are recorded if a call names none.
+    the identity under which decisions are recorded if a call names none; ``telemetry`` and ``middleware`` are those of
+    ``Client`` and of ``Worker``, and ``worker`` the other settings of the latter.
     """
 
     def __init__(
-        self, url: str, definitions: Iterable[Registrable[Any, Any]] = (), *, approver: str | None = None
+        self,
+        url: str,
+        definitions: Iterable[Registrable[Any, Any]] = (),
+        *,
+        approver: str | None = None,
+        telemetry: bool = True,
+        middleware: Sequence[Middleware] = (),
+        **worker: Unpack[WorkerSettings],
     ) -> None:
         self._url = url
         self._definitions = tuple(definitions)
         self._approver = approver
+        self._telemetry = telemetry
+        self._middleware = tuple(middleware)
+        self._worker = worker
         self._client: Client | None = None
 
     @asynccontextmanager
@@ -42,8 +68,17 @@ class Belay:
         async with AsyncExitStack() as stack:
             stores = await stack.enter_async_context(open_stores(self._url))
             if self._definitions:
-                await stack.enter_async_context(Worker(stores, self._definitions))
-            self._client = Client(stores, approver=self._approver)
+                worker = Worker(
+                    stores,
+                    self._definitions,
+                    telemetry=self._telemetry,
+                    middleware=self._middleware,
+                    **self._worker,
+                )
+                await stack.enter_async_context(worker)
+            self._client = Client(
+                stores, approver=self._approver, telemetry=self._telemetry, middleware=self._middleware
+            )
             try:
                 yield
             finally:

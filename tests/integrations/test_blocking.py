@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import inspect
 import os
 import signal
 import threading
@@ -14,8 +13,8 @@ from contextlib import asynccontextmanager
 import pytest
 from opentelemetry import trace
 
-from belay_core import Client, Decided, InvalidTransitionError, RunHandle, RunNotFoundError, Worker, open_stores
-from belay_integrations.blocking import BlockingClient, BlockingRunHandle
+from belay_core import Client, Decided, InvalidTransitionError, RunNotFoundError, Worker, open_stores
+from belay_integrations.blocking import BlockingClient
 from belay_integrations.loop_thread import LoopThread
 from belay_testing.spans import recorded_spans
 from tests.integrations.greeting import greeting
@@ -198,13 +197,3 @@ def test_nothing_keeps_a_closed_client(url: str):
     del client
     gc.collect()
     assert gone() is None
-
-
-def public(kind: type) -> set[str]:
-    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
-
-
-def test_nothing_of_the_client_is_missing():
-    # A transaction of SQLAlchemy's async connection has no blocking twin.
-    assert public(Client) - public(BlockingClient) == {"within"}
-    assert public(RunHandle) - public(BlockingRunHandle) == set()

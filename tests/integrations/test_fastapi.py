@@ -1,14 +1,21 @@
 """belay in a FastAPI application, asked over HTTP."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import httpx
 import pytest
 from fastapi import Depends, FastAPI
 
-from belay_core import Client, InvalidTransitionError
+from belay_core import Client, InvalidInput, InvalidTransitionError
 from belay_integrations.fastapi import Belay, add_exception_handlers
 from tests.integrations.greeting import greeting
 
@@ -74,3 +81,46 @@ async def test_without_its_lifespan_it_says_what_is_missing():
         assert isinstance(belay(), Client)
     with pytest.raises(InvalidTransitionError):
         belay()
+
+
+async def test_the_settings_of_the_worker_are_its_own():
+    with pytest.raises(InvalidInput, match="concurrency"):
+        async with Belay("sqlite:///:memory:", [greeting], concurrency=0).lifespan(FastAPI()):
+            pass
+    async with Belay("sqlite:///:memory:", [greeting], grace=timedelta(seconds=1)).lifespan(FastAPI()):
+        pass
+
+
+SERVED = """
+import os
+from belay_integrations.fastapi import Belay
+from tests.integrations.greeting import greeting
+from tests.integrations.test_fastapi import application
+
+app = application(Belay(os.environ["SHOP_BELAY"], [greeting]))
+"""
+
+
+def test_a_server_executes_runs_and_stops_on_a_signal(url: str, tmp_path: Path):
+    (tmp_path / "served_shop.py").write_text(SERVED)
+    surroundings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}", "SHOP_BELAY": url}
+    command = [sys.executable, "-m", "uvicorn", "served_shop:app", "--port", "0"]
+    server = subprocess.Popen(command, env=surroundings, text=True, stderr=subprocess.PIPE)
+    try:
+        assert server.stderr is not None
+        said = ""
+        while not (ready := re.search(r"running on (http://\S+)", said)):
+            line = server.stderr.readline()
+            assert line, said
+            said += line
+        with httpx.Client(base_url=ready[1], timeout=20) as http:
+            run = http.post("/greet/ana").json()["run"]
+            while http.post(f"/runs/{run}/approve?by=ana").status_code == 409:
+                pass
+            assert http.get(f"/runs/{run}").json() == {"result": "hello ana"}
+        server.send_signal(signal.SIGTERM)
+        _, rest = server.communicate(timeout=40)
+        assert "Application shutdown complete" in rest, said + rest
+        assert "Traceback" not in rest
+    finally:
+        server.kill()
