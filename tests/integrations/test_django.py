@@ -1,6 +1,7 @@
 """belay in a Django project, as its processes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,58 +9,70 @@ from pathlib import Path
 
 import pytest
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "fastapi-and-django.md"
 SETTINGS = """
 import os
 SECRET_KEY = "x"
-INSTALLED_APPS = ["belay_integrations.django"]
+ALLOWED_HOSTS = ["*"]
+ROOT_URLCONF = "shop.urls"
+INSTALLED_APPS = ["belay_integrations.django", "shop"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["SHOP_FILE"]}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 BELAY_DATABASE = os.environ["SHOP_BELAY"]
-BELAY_APP = "shop_flows:greeting"
+BELAY_APP = "shop.workflows:workflows"
 USE_TZ = True
 """
-FLOWS = """
-from django.conf import settings
-from belay_core import Context, workflow
-assert settings.configured
+MODELS = """
+from django.db import models
 
-@workflow("greeting")
-async def greeting(ctx: Context, name: str) -> str:
-    return f"hello {name}"
+class Order(models.Model):
+    name = models.CharField(max_length=10, unique=True)
 """
-SHOP = """
+URLS = """
+from django.urls import path
+from shop import views
+
+urlpatterns = [path("place/<name>", views.place_order), path("orders/<int:order>", views.show_order)]
+"""
+REQUESTS = """
 import django
 django.setup()
-from django.db import connection, transaction
+from django.db import connection
+from django.db.utils import IntegrityError
+from django.test import Client
 from belay_integrations.django import client
-from shop_flows import greeting
+from shop.models import Order
+from shop.workflows import ship
 
-with connection.cursor() as cursor:
-    cursor.execute("CREATE TABLE IF NOT EXISTS orders (name text)")
-
-
-def order(name, fail):
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("INSERT INTO orders VALUES (%s)", [name])
-        transaction.on_commit(lambda: client().start(greeting, name, idempotency_key=f"order-{name}"))
-        if fail:
-            raise ValueError(name)
-
-
-order("ana", fail=False)
+with connection.schema_editor() as editor:
+    editor.create_model(Order)
+browser = Client()
+placed = browser.post("/place/ana")
+assert (placed.status_code, placed.json()) == (202, {"order": 1}), placed.content
 try:
-    order("bob", fail=True)
-except ValueError:
+    browser.post("/place/ana")
+except IntegrityError:
     pass
-assert client().find("order-bob") is None
-print(client().find("order-ana", greeting).result())
+assert [each.workflow for each in client().list()] == ["ship"]
+missing = browser.get("/orders/2")
+assert (missing.status_code, missing.json()) == (404, {"detail": "run: there is no run order-2"})
+print(client().find("order-1", ship).result())
+print(browser.get("/orders/1").json())
 """
+
+
+def written() -> dict[str, str]:
+    """The files of the project that the page shows."""
+    return dict(re.findall(r"^```text\n# (shop/\w+\.py)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
 
 @pytest.fixture
 def shop(tmp_path: Path, url: str) -> dict[str, str]:
-    for name, text in [("shop_settings", SETTINGS), ("shop_flows", FLOWS), ("shop", SHOP)]:
-        (tmp_path / f"{name}.py").write_text(text)
+    assert set(written()) == {"shop/workflows.py", "shop/views.py"}
+    own = {"shop_settings.py": SETTINGS, "ask_shop.py": REQUESTS, "shop/models.py": MODELS, "shop/urls.py": URLS}
+    (tmp_path / "shop").mkdir()
+    for name, text in {**own, "shop/__init__.py": "", **written()}.items():
+        (tmp_path / name).write_text(text)
     return {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "shop_settings",
@@ -78,9 +91,9 @@ def test_a_run_starts_when_the_transaction_commits_and_the_command_works_for_it(
     worker = manage(shop, "worker")
     try:
         assert worker.stdout is not None
-        assert worker.stdout.readline().endswith("is ready for greeting\n")
-        done = subprocess.run([sys.executable, "-m", "shop"], env=shop, text=True, capture_output=True, check=False)
-        assert (done.returncode, done.stdout) == (0, "hello ana\n"), done.stderr
+        assert worker.stdout.readline().endswith("is ready for ship\n")
+        done = subprocess.run([sys.executable, "-m", "ask_shop"], env=shop, text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "packed for ana\n{'state': 'completed'}\n"), done.stderr
         worker.send_signal(signal.SIGTERM)
         said, complaints = worker.communicate(timeout=40)
         assert (worker.returncode, "has left" in said) == (0, True), complaints
