@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from belay_core.stores.run_contract import CancelRequested as CancelRequested
     from belay_core.stores.run_contract import Terminal as Terminal
     from belay_core.stores.runs import Resolved as Resolved
+    from belay_core.stores.runs import Retried as Retried
     from belay_core.worker import Worker as Worker
     from belay_core.workflows.class_form import StepContext as StepContext
     from belay_core.workflows.class_form import Workflow as Workflow
@@ -93,7 +94,7 @@ _HOMES = {
     "belay_core.stores": ("Stores", "find_migrations", "open_stores"),
     "belay_core.stores.approvals": ("AlreadyDecided", "Decided", "NoSuchApproval", "SubjectChanged", "TooLate"),
     "belay_core.stores.run_contract": ("AlreadyRequested", "CancelRequested", "Terminal"),
-    "belay_core.stores.runs": ("Resolved",),
+    "belay_core.stores.runs": ("Resolved", "Retried"),
     "belay_core.worker": ("Worker",),
     "belay_core.workflows.gate_answers": ("Approved", "Lapsed", "NotNeeded", "Rejected"),
     "belay_core.workflows.context": ("Context",),

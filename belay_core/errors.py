@@ -246,11 +246,12 @@ class ResultTimeout(BelayError, TimeoutError):
 class StepFailed(BelayError):
     """A step failed for good; the same fresh and resumed, whatever exception its body raised.
 
-    ``step`` is its name; ``type`` and ``message`` are those of the exception.
+    ``step`` is its name, ``step_key`` that of the call; ``type`` and ``message`` are those of the exception.
     """
 
-    def __init__(self, step: str, error_type: str, message: str) -> None:
+    def __init__(self, step: str, error_type: str, message: str, *, step_key: str | None = None) -> None:
         super().__init__(f"step {step} failed: {error_type}: {message}")
         self.step = step
+        self.step_key = step_key
         self.type = error_type
         self.message = message

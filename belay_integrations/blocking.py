@@ -179,3 +179,5 @@ class BlockingClient:
     """As ``Client.cancel``."""
     happened = staticmethod(Client.happened)
     """As ``Client.happened``."""
+    retry = _blocking(Client.retry)
+    """As ``Client.retry``."""

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "approve": (f"{_OURS}.decide:approve", "Approve what a gate of a run asks."),
     "reject": (f"{_OURS}.decide:reject", "Reject what a gate of a run asks."),
     "resolve": (f"{_OURS}.resolve:resolve", "Resolve a run in review, as its operator."),
+    "retry": (f"{_OURS}.retry:retry", "Let a failed or cancelled run go on."),
     "cancel": (f"{_OURS}.cancel:cancel", "Ask a run to stop."),
     "migrate": (f"{_OURS}.migrate:migrate", "Bring the schema of a database up to this version."),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from belay_core.client.checks import checked_json, checked_limit, checked_run, checked_value
 from belay_core.client.explanation import Explanation, explain
@@ -19,7 +19,7 @@ from belay_core.records.workflow_run import JournalEntry, RunSummary, WorkflowRu
 from belay_core.stores.bundle import Stores
 from belay_core.stores.journal import MOST_ENTRIES
 from belay_core.stores.run_contract import NotFound
-from belay_core.stores.runs import Resolved
+from belay_core.stores.runs import NotRetryable, Resolved, Retried
 from belay_core.values.codecs import Untyped, codec_for
 from belay_core.workflows.middleware import Middleware
 from belay_core.workflows.names import checked_name
@@ -153,6 +153,28 @@ class Client(StartOperations):
                 raise InvalidTransitionError(
                     f"run {command.run_id} does not wait for this word of an operator; {standing}"
                 )
+
+    async def retry(self, run: str | RunHandle[Any], *, by: str | None = None, reason: str | None = None) -> Retried:
+        """Let a failed or cancelled run go on from its records, once what failed it was mended.
+
+        What is recorded stays. The steps that failed the run are executed again, whatever input they get now, and
+        with all their retries. Who retried it, and why, is kept in the journal. Raises ``InvalidTransitionError`` for
+        a run in another state, ``RunNotFoundError``, and ``InvalidInput``.
+        """
+        command = commands.RetryRun(checked_run(run), self._identity(by), reason)
+        answer = await self._stores.runs.retry(command)
+        match answer:
+            case Retried():
+                self._stores.notifier.notify(command.run_id, ready=True)
+                return answer
+            case NotFound():
+                raise RunNotFoundError(f"run: there is no run {command.run_id}")
+            case NotRetryable(status=status):
+                raise InvalidTransitionError(
+                    f"run {command.run_id} is {status}: only a failed or cancelled run of a workflow can be retried"
+                )
+            case _:
+                assert_never(answer)
 
     @staticmethod
     def happened(result: object, *, of: Any = None) -> commands.Happened:

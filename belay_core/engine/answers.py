@@ -44,7 +44,7 @@ class Answer(NamedTuple):
         if record.state is StepState.SUCCEEDED:
             return self.value
         if record.state is StepState.FAILED:
-            raise StepFailed(record.step, *read_failure(record.error))
+            raise StepFailed(record.step, *read_failure(record.error), step_key=record.step_key)
         return self.value
 
 

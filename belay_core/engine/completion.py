@@ -7,7 +7,7 @@ from typing import Any
 from belay_core.clock import Millis
 from belay_core.engine.answers import Review
 from belay_core.engine.body_execution import BodyExecution, RecordedSteps
-from belay_core.engine.failures import failure
+from belay_core.engine.failures import run_failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
 from belay_core.engine.services import Services
 from belay_core.errors import ValueRefused
@@ -45,13 +45,13 @@ class RunCompletion:
             return await self.park_for_review(review, notes)
         found = outcome_of(body) if execution.broken is None else Raised(execution.broken)
         if isinstance(found, Raised):
-            return await self._settle(RunStatus.FAILED, notes, error=failure(found.error))
+            return await self._settle(RunStatus.FAILED, notes, error=run_failure(found.error))
         try:
             result = self._definition.result_codec.encode(found)
         except ValueRefused as refused:
-            return await self._settle(RunStatus.FAILED, notes, error=failure(ValueRefused(f"result: {refused}")))
+            return await self._settle(RunStatus.FAILED, notes, error=run_failure(ValueRefused(f"result: {refused}")))
         except Exception as error:  # noqa: BLE001  (an author's own __eq__ or serializer may raise anything)
-            return await self._settle(RunStatus.FAILED, notes, error=failure(error))
+            return await self._settle(RunStatus.FAILED, notes, error=run_failure(error))
         return await self._settle(RunStatus.COMPLETED, notes, result=result)
 
     async def _orphaned(self, attempt: StepRecord) -> None:

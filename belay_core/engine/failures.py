@@ -1,9 +1,11 @@
 """Errors as data: what is kept of an exception that an author's code raised."""
 
 import traceback
+from typing import cast
 
 from belay_core.records.attempt import JsonValue
 from belay_core.values import json
+from belay_core.workflows.raised import failed_steps
 
 _MESSAGE = 4_096
 _TRACEBACK = 16_384
@@ -17,6 +19,13 @@ def failure(error: BaseException) -> str:
         "traceback": _storable(_traceback(error), _TRACEBACK),
     }
     return json.encode(kept)
+
+
+def run_failure(error: BaseException) -> str:
+    """The same of what failed a run, with the keys of the failed steps that led to it (``steps``), if any did."""
+    keys = failed_steps(error)
+    text = failure(error)
+    return f'{text[:-1]},"steps":{json.encode(cast("JsonValue", keys))}}}' if keys else text
 
 
 def message_of(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
 from belay_core.engine.body_execution import BodyExecution, EngineTask, current_engine_task
 from belay_core.engine.failures import failure
+from belay_core.engine.recorded_order import is_retried
 from belay_core.engine.replay import Call
 from belay_core.errors import ValueRefused
 from belay_core.ids import ApprovalId
@@ -39,15 +40,19 @@ class GateCall:
         self._text = ""
         self._digest = value_digest(question.subject)
         self._judging = False
+        self._number = 1
+        """The number of the attempt that begins here."""
 
     async def answer(self) -> Any:
         """The answer, from the records or from waiting for it."""
         attempts = self._execution.records.reach(self._call.key)
         self._text = self._codec.encode(self._question.subject)
         self._execution.check(self._call.key, StepKind.GATE, self._digest, attempts)
-        if attempts and attempts[-1].state is not StepState.WAITING:
+        if attempts and is_retried(attempts[-1]):
+            self._number = attempts[-1].attempt + 1
+        elif attempts and attempts[-1].state is not StepState.WAITING:
             return await self._execution.give(self._call, self._kept(attempts[-1]))
-        self._asked = attempts[-1] if attempts else None
+        self._asked = attempts[-1] if attempts and self._number == 1 else None
         return await self._execution.perform(self._call, self._ask, self._withdraw)
 
     def _kept(self, last: StepRecord) -> Answer:
@@ -183,7 +188,7 @@ class GateCall:
     def _begun(self) -> StepRecord:
         return StepRecord(
             step_key=self._call.key,
-            attempt=1,
+            attempt=self._number,
             step=self._question.gate,
             kind=StepKind.GATE,
             state=StepState.WAITING,

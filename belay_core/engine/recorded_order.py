@@ -7,10 +7,10 @@ long the author's code waits for something else in between.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from belay_core.records.step_record import StepRecord
+from belay_core.records.step_record import RETRIED, StepRecord
 
 ASKED: Final = "asked"
 OPENED: Final = "opened"
@@ -20,7 +20,7 @@ CODE: Final = "code"
 class RecordedOrder:
     """Which recorded calls this execution has opened, and which it has yet to open before an answer is due."""
 
-    def __init__(self, attempts: Iterable[StepRecord], code: str) -> None:
+    def __init__(self, attempts: Sequence[StepRecord], code: str) -> None:
         self.count = 0
         """How many calls were opened in this execution."""
         self.last_place = 0
@@ -29,6 +29,12 @@ class RecordedOrder:
         self._foreign: set[str] = set()
         """Calls that other code recorded: this code need not have them."""
         self._counts: dict[int, int] = {}
+        self._taken_back = [
+            (attempt.recorded, until)
+            for attempt in attempts
+            if attempt.recorded is not None and type(until := _facts(attempt.meta, RETRIED).get(RETRIED)) is int
+        ]
+        """The place of each failure that a retry of the run took back, and the last place at that time."""
         first: dict[str, int] = {}
         for attempt in attempts:
             self.last_place = max(self.last_place, attempt.recorded or 0)
@@ -36,15 +42,29 @@ class RecordedOrder:
             asked, opened = facts.get(ASKED), facts.get(OPENED)
             if type(asked) is not int or type(opened) is not int:
                 continue
+            if self._is_taken_back(asked):
+                # Without the failure the body need not open it again.
+                continue
             first.setdefault(attempt.step_key, asked)
             if facts.get(CODE) != code:
                 self._foreign.add(attempt.step_key)
-            elif attempt.recorded is not None:
+            elif attempt.recorded is not None and not self._is_taken_back(attempt.recorded):
                 self._counts[attempt.recorded] = opened
         self._expected = sorted(((asked, key) for key, asked in first.items()), reverse=True)
         """Recorded calls that are not opened yet, the one that was opened first at the end."""
         self.behind = bool(self._expected)
         """Whether there may be recorded calls that are not open yet; once it is False it stays so."""
+
+    def follows_failure(self, attempt: StepRecord) -> bool:
+        """Whether a failure that was taken back may have led to this: it is that one, or came after it."""
+        if not self._taken_back:
+            return False
+        asked = _facts(attempt.meta).get(ASKED)
+        places = [place for place in (attempt.recorded, asked) if type(place) is int]
+        return any(self._is_taken_back(place) for place in places)
+
+    def _is_taken_back(self, place: int) -> bool:
+        return any(begin <= place <= until for begin, until in self._taken_back)
 
     def open(self, key: str) -> None:
         """A call is opened; it has been counted."""
@@ -79,8 +99,13 @@ class RecordedOrder:
         return None
 
 
-def _facts(meta: str) -> dict[str, Any]:
-    if f'"{ASKED}"' not in meta:
+def is_retried(attempt: StepRecord) -> bool:
+    """Whether a retry of the run took this failure back."""
+    return RETRIED in _facts(attempt.meta, RETRIED)
+
+
+def _facts(meta: str, member: str = ASKED) -> dict[str, Any]:
+    if f'"{member}"' not in meta:
         return {}
     found: object = json.loads(meta)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -9,17 +9,18 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import floor
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
 from belay_core.engine.body_execution import BodyExecution, EngineTask, is_orphan
 from belay_core.engine.failures import failure
+from belay_core.engine.recorded_order import is_retried
 from belay_core.engine.replay import Call
 from belay_core.engine.retry import next_attempt
 from belay_core.errors import ValueRefused
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
+from belay_core.records.step_record import RETRIED, RETRY_AT, UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import RunWait
 from belay_core.values import json
 from belay_core.values.own_copy import OwnArguments, own_copy
@@ -28,6 +29,9 @@ from belay_core.workflows.current_step import CURRENT
 from belay_core.workflows.middleware import StepFacts
 from belay_core.workflows.raised import Raised, caught, outcome_of
 from belay_core.workflows.step import Step
+
+_TAKEN_BACK: Final = f'{{"{RETRY_AT}":0,"{RETRIED}":0}}'
+"""The ``meta`` of an attempt that a retry of the run had no longer stand: the next one is due, as a first one."""
 
 
 class Body:
@@ -141,11 +145,29 @@ class StepCall:
     def answer(self) -> Coroutine[Any, Any, Any]:
         """The step's result, from the records or from executing it. Raises ``StepFailed``."""
         attempts = self._execution.records.reach(self._call.key)
-        self._execution.check(self._call.key, StepKind.STEP, self._digest, attempts)
-        if attempts and (kept := self._kept(attempts[-1])):
+        self._attempts = standing = self._standing(attempts) if attempts else []
+        digest = None if standing != attempts or (attempts and is_retried(attempts[-1])) else self._digest
+        self._execution.check(self._call.key, StepKind.STEP, digest, attempts)
+        if standing and (kept := self._kept(standing[-1])):
             return self._execution.give(self._call, kept)
-        self._attempts = [*attempts]
         return self._execution.perform(self._call, self._execute, self._abandon)
+
+    def _standing(self, attempts: list[StepRecord]) -> list[StepRecord]:
+        """The attempts as a retry of the run leaves them: what followed a failure that was taken back may not stand."""
+        if not self._execution.replay.order.follows_failure(last := attempts[-1]):
+            return [*attempts]
+        if last.state is StepState.ABANDONED and last.outcome is not None:
+            # It ran to its end, and the failure for which the body did not wait counts no more.
+            return [*attempts[:-1], replace(last, state=StepState.SUCCEEDED)]
+        if last.state in UNWANTED and len(attempts) > 1 and attempts[-2].state is StepState.SUCCEEDED:
+            return attempts[:-1]
+        ended = last.state in {StepState.SUCCEEDED, StepState.FAILED}
+        if last.state not in UNWANTED and not (ended and last.input_digest != self._digest):
+            return [*attempts]
+        if last.state is StepState.SUCCEEDED and not self._step.idempotent:
+            # Its effect took place with another input: an operator says whether that stands for this one.
+            return [*attempts, self._running(Begun(last.attempt + 1, self._execution.services.now()))]
+        return [*attempts[:-1], replace(last, state=StepState.FAILED, meta=_TAKEN_BACK)]
 
     def cut(self) -> None:
         """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
@@ -164,7 +186,7 @@ class StepCall:
                 return Answer(last, self._step.codec.decode(last.outcome or "null"))
             except ValueRefused as refused:
                 self._execution.send_to_review("undecodable", last.step_key, str(refused))
-        has_failed = last.state is StepState.FAILED and _meta(last).get("retry_at") is None
+        has_failed = last.state is StepState.FAILED and _meta(last).get(RETRY_AT) is None
         return Answer(last) if has_failed or last.state in UNWANTED else None
 
     async def _execute(self) -> Answer:
@@ -181,7 +203,7 @@ class StepCall:
                 attempts[-1] = last = await self._cleared(attempts[-1])
                 if kept := self._kept(last):
                     return kept
-                number, failed = 1 + last.attempt, sum(1 for each in attempts if each.state is StepState.FAILED)
+                number, failed = 1 + last.attempt, _failed_in_a_row(attempts)
             if self._execution.held or self._execution.unwinding:
                 await self._execution.require_unheld(self._call)
             if executed:
@@ -234,7 +256,7 @@ class StepCall:
 
     async def _back_off(self, failed: StepRecord) -> StepRecord:
         self._execution.replay.release(self._call)
-        due = _meta(failed)["retry_at"]
+        due = _meta(failed)[RETRY_AT]
         try:
             await self._execution.wait_for(self._call, RunWait("backoff", failed.step_key, due), due)
         except asyncio.CancelledError:
@@ -318,7 +340,7 @@ class StepCall:
         services = self._execution.services
         wait = next_attempt(self._step.retry, error, failed_before, services.jitter)
         if wait is not None:
-            meta["retry_at"] = services.now() + wait
+            meta[RETRY_AT] = services.now() + wait
         return self._ended(begun, StepState.FAILED, error=text, meta=meta)
 
     def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
@@ -371,3 +393,12 @@ class StepCall:
 def _meta(attempt: StepRecord) -> dict[str, Any]:
     value = json.decode(attempt.meta)
     return value if isinstance(value, dict) else {}
+
+
+def _failed_in_a_row(attempts: list[StepRecord]) -> int:
+    """How many attempts failed since the run was retried last."""
+    failed = 0
+    for each in attempts:
+        if each.state is StepState.FAILED:
+            failed = 0 if is_retried(each) else failed + 1
+    return failed

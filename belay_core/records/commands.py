@@ -210,6 +210,17 @@ class Resolve:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryRun:
+    """An operator lets a failed or cancelled run go on from its records, once what failed it was mended."""
+
+    run_id: RunId
+    by: str
+    """The operator."""
+    reason: str | None = None
+    """The operator's reason, kept in the journal; None if not named."""
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """Read runs with their attempts and approvals, in one call."""
 

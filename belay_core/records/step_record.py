@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from belay_core.clock import Millis
 
@@ -45,6 +46,11 @@ class StepState(StrEnum):
 
 OPEN: frozenset[StepState] = frozenset({StepState.RUNNING, StepState.WAITING, StepState.ORPHANED})
 """States that a later record replaces; every other one is final."""
+
+RETRY_AT: Final = "retry_at"
+"""Member of the ``meta`` of a failed attempt: the moment of the next one, in milliseconds; without it there is none."""
+RETRIED: Final = "retried"
+"""Member of the ``meta`` of a failed attempt that an operator's retry of the run took back: the last place then."""
 
 UNWANTED: frozenset[StepState] = frozenset({StepState.CANCELLED, StepState.ABANDONED})
 """States of a call that its workflow no longer awaited; a replay cancels it again."""

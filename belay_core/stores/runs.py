@@ -12,7 +12,7 @@ from belay_core.clock import Millis
 from belay_core.errors import InvalidInput
 from belay_core.ids import RunId
 from belay_core.records import commands
-from belay_core.records.commands import Cancel, Happened, Resolve, Start
+from belay_core.records.commands import Cancel, Happened, Resolve, RetryRun, Start
 from belay_core.records.owner import Lease, OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import RunSummary, WorkflowRun
@@ -106,6 +106,21 @@ class NotInReview:
 
 
 @dataclass(frozen=True, slots=True)
+class Retried:
+    """The run goes on from its records, from this time on; ``step_keys`` are the failed steps that are tried again."""
+
+    retried_at_ms: Millis
+    step_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotRetryable:
+    """Nothing was written: the run has not failed or been cancelled, or is not one of a workflow."""
+
+    status: RunStatus
+
+
+@dataclass(frozen=True, slots=True)
 class RunsWoken:
     """Runs that were due, and may be acquired now."""
 
@@ -123,6 +138,9 @@ SettleOutcome: TypeAlias = Settled | PendingSignal | FenceLost | RunNotFound
 """The answers of ``RunStore.settle``."""
 ResolveOutcome: TypeAlias = Resolved | NotInReview | NotFound
 """The answers of ``RunStore.resolve``."""
+
+RetryOutcome: TypeAlias = Retried | NotRetryable | NotFound
+"""The answers of ``RunStore.retry``."""
 
 
 class RunCommands(Protocol):
@@ -159,6 +177,10 @@ class RunCommands(Protocol):
     @abstractmethod
     async def resolve(self, command: commands.Resolve) -> ResolveOutcome:
         """Store an operator's resolution of a run in review."""
+
+    @abstractmethod
+    async def retry(self, command: commands.RetryRun) -> RetryOutcome:
+        """Let a failed or cancelled run go on from its records; what is recorded of it stays."""
 
     @abstractmethod
     async def find(self, run_id: RunId) -> WorkflowRun | None:
@@ -212,3 +234,10 @@ def check_resolve(command: Resolve) -> None:
     require_optional_text("step_key", command.step_key)
     if isinstance(command.resolution, Happened):
         require_text("outcome", command.resolution.outcome)
+
+
+def check_retry(command: RetryRun) -> None:
+    """Check a command; raises ``InvalidInput``, which names the parameter and the rule."""
+    require_durable("run_id", command.run_id)
+    require_durable("by", command.by)
+    require_optional_text("reason", command.reason)

@@ -15,6 +15,7 @@ from belay_core.stores.runs import (
     RenewOutcome,
     Resolved,
     ResolveOutcome,
+    RetryOutcome,
     RunParkOutcome,
     Settled,
     SettleOutcome,
@@ -89,6 +90,7 @@ RENEW: Final = _counted(names.HEARTBEATS, {names.OP: "renew"}, RenewOutcome)
 TRANSITION_OWNED: Final = _by_status(run_contract.TransitionOutcome, run_contract.Transitioned)
 SETTLE: Final = _by_status(SettleOutcome, Settled)
 PARK: Final = _counted(names.TRANSITIONS, {names.TO: str(RunStatus.SUSPENDED)}, RunParkOutcome)
+RETRY: Final = _counted(names.TRANSITIONS, {names.TO: str(RunStatus.SUSPENDED)}, RetryOutcome)
 GIVE_UP: Final = _counted(names.TRANSITIONS, {names.TO: str(RunStatus.FAILED)}, ResolveOutcome, Resolved)
 
 

@@ -265,6 +265,7 @@ RUNS: Final[Mapping[str, Operation]] = {
     "settle": Operation(_settled, _outcome, _counted_settle),
     "cancel": Operation(_cancelled, _outcome),
     "resolve": Operation(_resolved, _outcome, _counted_resolution),
+    "retry": Operation(_cancelled, _outcome, outcome_counts.RETRY),
     "find": Operation(_run, watch=PollSpan),
     "list": Operation(seen=_rows),
     "running_owners": Operation(_first_as(names.OWNER_HOST_ID), watch=PollSpan),

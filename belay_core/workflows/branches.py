@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from belay_core.errors import DefinitionError
 from belay_core.workflows.backend import ContextBackend
-from belay_core.workflows.raised import Raised, caught, outcome_of, see_end
+from belay_core.workflows.raised import Raised, caught, failed_steps, note_failed_steps, outcome_of, see_end
 from belay_core.workflows.scope import Scope
 from belay_core.workflows.step import Step
 
@@ -66,6 +66,7 @@ class Branches:
         try:
             await self._all_ended()
             self._parent.now = max([self._parent.now, *(scope.now for scope in self._scopes)])
+            self._tell_of_siblings()
             return [_given(self._tasks[index]) for index in range(len(self._bodies))]
         finally:
             self._joined()
@@ -114,6 +115,17 @@ class Branches:
                 raise cancelled
         finally:
             del cancelled  # breaks a reference cycle with this frame
+
+    def _tell_of_siblings(self) -> None:
+        """Only the first error is raised; it names the failed steps of all, which a retry of the run tries again."""
+        found = [outcome_of(self._tasks[index]) for index in range(len(self._bodies))]
+        try:
+            errors = [each.error for each in found if isinstance(each, Raised)]
+            if len(errors) > 1:
+                note_failed_steps(errors[0], [key for each in errors for key in failed_steps(each)])
+            errors.clear()
+        finally:
+            found.clear()  # breaks a reference cycle of the errors with this frame
 
 
 def _given(task: "asyncio.Task[Any]") -> Any:

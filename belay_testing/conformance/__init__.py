@@ -41,6 +41,7 @@ from belay_testing.conformance.record import RecordChapter
 from belay_testing.conformance.release import ReleaseChapter
 from belay_testing.conformance.resolve import ResolveChapter
 from belay_testing.conformance.retention import RetentionChapter
+from belay_testing.conformance.retry import RetryChapter
 from belay_testing.conformance.run_pages import RunPagesChapter
 from belay_testing.conformance.shared import SharedChapter
 from belay_testing.conformance.shared_auxiliary import SharedAuxiliaryChapter
@@ -98,6 +99,7 @@ class EngineConformance(
     GatesChapter,
     ReleaseChapter,
     ResolveChapter,
+    RetryChapter,
     ReadsChapter,
     AcquireRivalsChapter,
     ContractAndEngineChapter,

@@ -32,6 +32,7 @@ PUBLIC = {
         "Rejected",
         "Resolved",
         "ResultTimeout",
+        "Retried",
         "Retry",
         "RunCancelled",
         "RunFailed",

@@ -208,6 +208,12 @@ async def resolve(desk: Desk) -> Call:
     return lambda: desk.runs.resolve(command)
 
 
+async def retry(desk: Desk) -> Call:
+    lease = await desk.own()
+    await desk.runs.settle(commands.Settle(lease, RunStatus.FAILED, error='{"type":"E"}'))
+    return lambda: desk.runs.retry(commands.RetryRun(desk.run_id, "ada"))
+
+
 def reads(call: Callable[[Desk], Coroutine[Any, Any, Any]]) -> Prepare:
     async def prepare(desk: Desk) -> Call:
         await desk.asked()
@@ -388,6 +394,7 @@ OPERATIONS: dict[str, Prepare] = {
     "runs.wake": wake,
     "runs.cancel": cancel,
     "runs.resolve": resolve,
+    "runs.retry": retry,
     "attempts.history": reads(lambda desk: desk.attempts.history(commands.History((desk.run_id,)))),
     "runs.find": reads(lambda desk: desk.runs.find(desk.run_id)),
     "runs.list": reads(lambda desk: desk.runs.list(commands.ListRuns(limit=2))),

@@ -265,6 +265,14 @@ async def do_resolve(kit):
     return partial(kit.stores.runs.resolve, commands.Resolve(RunId("run-1"), commands.Happened("1"), "ada", "pay#1"))
 
 
+async def do_retry(kit):
+    lease = await kit.own()
+    failed = kit.step("pay#1", StepState.FAILED, error='{"type":"E","message":""}')
+    await kit.record(lease, failed)
+    await kit.settle(lease, RunStatus.FAILED, error='{"type":"E","message":"","steps":["pay#1"]}')
+    return partial(kit.stores.runs.retry, commands.RetryRun(RunId("run-1"), "ada", "mended"))
+
+
 async def do_create(kit):
     return partial(kit.stores.runs.create, BARE, '{"a":1}')
 

@@ -64,6 +64,7 @@ def calls(kit, lease):
         ),
         "cancel": lambda: stores.runs.cancel(commands.Cancel(lease.run_id, CANARY)),
         "resolve": lambda: stores.runs.resolve(commands.Resolve(lease.run_id, commands.Happened(TEXT), CANARY, CANARY)),
+        "retry": lambda: stores.runs.retry(commands.RetryRun(lease.run_id, CANARY, CANARY)),
         "history": lambda: stores.attempts.history(commands.History((run_id,))),
         "find": lambda: stores.runs.find(run_id),
         "list": lambda: stores.runs.list(commands.ListRuns(CANARY, waiting_reason=CANARY, before=run_id)),

@@ -197,6 +197,14 @@ def word(kit: Kit, resolution: commands.Resolution, step_key: str | None) -> Cal
 
 
 @scene
+async def retry_run(kit: Kit) -> Call:
+    lease = await kit.own()
+    await kit.record(lease, kit.step("pay#1", StepState.FAILED, error='{"type":"E","message":""}'))
+    await kit.settle(lease, RunStatus.FAILED, error='{"type":"E","message":"","steps":["pay#1"]}')
+    return partial(kit.stores.runs.retry, commands.RetryRun(RUN, "ada", "mended"))
+
+
+@scene
 async def resolve_happened(kit: Kit) -> Call:
     await in_review(kit)
     return word(kit, commands.Happened("1"), "pay#1")

@@ -267,6 +267,20 @@ STEPS: Final[tuple[Mutant, ...]] = (
         by="goes_on_taking",
         tests=_ENGINE,
     ),
+    mutant(
+        "failure_taken_back_and_what_followed_expected",
+        "belay_core/engine/recorded_order.py",
+        ("            if self._is_taken_back(asked):\n", "            if False:\n"),
+        by="need_not_happen_again",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "answer_with_another_input_stands_after_a_retry",
+        "belay_core/engine/step_call.py",
+        ("(ended and last.input_digest != self._digest)", "False"),
+        by="stands_for_none_with_another_input",
+        tests=_ENGINE,
+    ),
 )
 
 CALLERS: Final[tuple[Mutant, ...]] = (

@@ -19,7 +19,7 @@ from belay_core.stores import attempts as attempt_outcomes
 from belay_core.stores import run_contract as run_outcomes
 from belay_core.stores.approvals import Decided, NotYet
 from belay_core.stores.attempts import Recorded
-from belay_core.stores.runs import Acquired, Renewed, Resolved, RunParked, RunsWoken, Settled, Started
+from belay_core.stores.runs import Acquired, Renewed, Resolved, Retried, RunParked, RunsWoken, Settled, Started
 from belay_core.telemetry import observed
 from belay_testing.spans import recorded_counters, recorded_spans
 
@@ -314,6 +314,7 @@ EXAMPLES = (
         "resolved",
         {**_RUN, "resolution": "happened"},
     ),
+    Example("run", "retry", (commands.RetryRun(RUN, SECRET, SECRET),), Retried(1, (SECRET,)), "retried", _RUN),
     Example("attempt", "history", (commands.History((RUN,)),), (HISTORY,), "success", {**_RUN, "count": 1}),
     Example("run", "find", (RUN,), RECORD, "success", _RUN),
     Example("run", "list", (commands.ListRuns(),), (RECORD,), "success", {"count": 1}),

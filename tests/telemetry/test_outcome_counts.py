@@ -29,6 +29,7 @@ TABLES = [
     ("belay.run.heartbeats", {"op": "renew"}, RunStore.renew, outcome_counts.RENEW),
     ("belay.run.transitions", {"to": "suspended"}, RunStore.park, outcome_counts.PARK),
     ("belay.run.transitions", {"to": "failed"}, RunStore.resolve, outcome_counts.GIVE_UP),
+    ("belay.run.transitions", {"to": "suspended"}, RunStore.retry, outcome_counts.RETRY),
     *(
         ("belay.run.transitions", {"to": to}, operation, table[to])
         for operation, table in (
@@ -205,7 +206,7 @@ async def test_a_call_that_broke_off_is_counted_as_such(watched, examples):
 
 async def test_operations_that_own_nothing_are_not_counted(watched, example):
     counted = {"claim_and_own", "heartbeat", "transition_owned", "acquire", "renew", "park", "settle"}
-    counted |= {"claim", "activate", "abandon_claim", "recover_claim", "steal", "reconfirm"}
+    counted |= {"claim", "activate", "abandon_claim", "recover_claim", "steal", "reconfirm", "retry"}
     if example.operation not in counted or example.store == "attempt":
         await watched.do(example)
         assert watched.counted() == {}

@@ -15,6 +15,7 @@ from belay_drivers.sql.stores.runs.release import ReleaseRuns
 from belay_drivers.sql.stores.runs.renew import RenewLeases
 from belay_drivers.sql.stores.runs.request_cancel import RequestCancel
 from belay_drivers.sql.stores.runs.resolve import ResolveReviews
+from belay_drivers.sql.stores.runs.retry import RetryRuns
 from belay_drivers.sql.stores.runs.start import StartRuns
 from belay_drivers.sql.stores.runs.two_phase_claim import ReserveRuns
 from belay_drivers.sql.stores.runs.workflow_reads import ReadWorkflowRuns
@@ -36,6 +37,7 @@ class SqlRunStore(
     ReleaseRuns,
     CancelRuns,
     ResolveReviews,
+    RetryRuns,
     ReadWorkflowRuns,
     RunStore,
 ):
