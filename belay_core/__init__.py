@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from belay_core.errors import RunNotFoundError as RunNotFoundError
     from belay_core.errors import SchemaMismatch as SchemaMismatch
     from belay_core.errors import StepFailed as StepFailed
+    from belay_core.errors import StoresUnusable as StoresUnusable
     from belay_core.errors import TryAgain as TryAgain
     from belay_core.errors import ValueRefused as ValueRefused
     from belay_core.records.commands import GiveUp as GiveUp
@@ -85,6 +86,7 @@ _HOMES = {
         "RunNotFoundError",
         "SchemaMismatch",
         "StepFailed",
+        "StoresUnusable",
         "TryAgain",
         "ValueRefused",
     ),

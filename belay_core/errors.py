@@ -10,6 +10,7 @@ BelayError
 │  │                      invalid_run · constraint · decode_failed · persistence_failed
 │  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
 ├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
+├─ StoresUnusable(state)  the stores were closed, or belong to another event loop or process
 ├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
 ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
 ├─ DriverNotFound         no installed driver opens this kind of URL
@@ -28,7 +29,7 @@ BelayError
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 RunStoreCode: TypeAlias = Literal["invalid_run", "not_found_row", "constraint", "decode_failed", "persistence_failed"]
 """What can go wrong in a run store."""
@@ -50,6 +51,8 @@ DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "un
 """What kind of failure a database reported."""
 SchemaState: TypeAlias = Literal["empty", "foreign", "older", "newer", "altered"]
 """How a database differs from what this code needs."""
+StoresState: TypeAlias = Literal["closed", "other_loop", "other_process"]
+"""Why stores cannot be used."""
 MigrationRule: TypeAlias = Literal["namespace", "offset", "key", "contract", "previous_names", "order"]
 """The rule that a set of migrations breaks."""
 
@@ -139,6 +142,26 @@ class WriterError(StoreError):
 
 class StoreAbsent(BelayError):
     """These stores lack one that is needed; the message names it."""
+
+
+class StoresUnusable(BelayError):
+    """These stores, or a client, handle or worker over them, cannot be used here; nothing was read or written.
+
+    ``state`` is ``closed`` (the block that opened them was left), ``other_loop`` (another event loop opened them) or
+    ``other_process`` (they were opened before a fork).
+    """
+
+    def __init__(self, state: StoresState) -> None:
+        super().__init__(_REMEDIES[state])
+        self.state: StoresState = state
+
+
+_REMEDIES: Final[Mapping[StoresState, str]] = {
+    "closed": "stores: were closed; open them again, and make clients, handles and workers from the new ones",
+    "other_loop": "stores: belong to another event loop; open others in this one, or call these in their own loop, "
+    "such as by asyncio.run_coroutine_threadsafe",
+    "other_process": "stores: were opened before a fork; open others in this process, and make clients from those",
+}
 
 
 class SchemaMismatch(BelayError):

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from belay_core.clock import Signal, event_or_time
 from belay_core.engine.lease import LeaseHandle, LeaseKeeper, keep
 from belay_core.engine.run_executor import RunExecutor
 from belay_core.engine.services import Services
-from belay_core.errors import StoreError
+from belay_core.errors import StoreError, StoresUnusable
 from belay_core.ids import RunId
 from belay_core.ownership.identity import is_gone, this_process
 from belay_core.records import commands
@@ -73,6 +73,9 @@ class Dispatcher:
                 _LOG.exception("the worker broke off; its runs are left to their leases")
             self.drop()
             await self.finish_all()
+            unusable = _unusable(error)
+            if unusable is not None:
+                raise unusable from None
             raise
 
     def leave(self) -> None:
@@ -212,3 +215,11 @@ class Dispatcher:
             self._of_run[run_id].remove(executor)
             if not self._of_run[run_id]:
                 del self._of_run[run_id]
+
+
+def _unusable(error: BaseException) -> StoresUnusable | None:
+    """The refusal of the stores among the errors of both tasks: the remedy is in its message."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return next((each for each in group.exceptions if isinstance(each, StoresUnusable)), None)

@@ -27,7 +27,7 @@ from belay_drivers.postgres.hot import PostgresHotStatements
 from belay_drivers.postgres.relay import relay_notifications
 from belay_drivers.postgres.roles import grants
 from belay_drivers.sql.connection.connection_runner import LoopRunner
-from belay_drivers.sql.connection.database import Body, Database, Engines
+from belay_drivers.sql.connection.database import Body, Database, Engines, Usage
 from belay_drivers.sql.schema.migration_plan import Migration, MigrationSet, installed_sets, own_set, planned
 from belay_drivers.sql.schema.migration_runner import (
     applied_at,
@@ -80,7 +80,7 @@ async def open_postgres(
             clock=clock,
             ids=ids or Uuid7Ids(),
             lease=times,
-            views=_views(engine),
+            views=_views(engine, database.usage),
             hot=PostgresHotStatements(database, channel, reads, None if sampler is None else sampler.clock),
             group_commit=group_commit,
             **_clock_options(sampler),
@@ -88,6 +88,7 @@ async def open_postgres(
         async with relay_notifications(stores.notifier, address):
             yield stores
     finally:
+        database.usage.close()
         await group_commit.close()
         await reads.close()
         await engine.dispose()
@@ -173,9 +174,9 @@ def _engines(engine: AsyncEngine, address: Address, channel: StatementClient) ->
     return Engines(runner, LoopRunner(engine.execution_options(isolation_level="AUTOCOMMIT")), channel.sync_engine)
 
 
-def _views(engine: AsyncEngine) -> Views:
+def _views(engine: AsyncEngine, usage: Usage) -> Views:
     standing = LoopRunner(engine.execution_options(isolation_level="REPEATABLE READ"))
-    return Views(Database(Engines(standing, standing), DIALECT), standing.hold, PostgresFeed())
+    return Views(Database(Engines(standing, standing), DIALECT, usage=usage), standing.hold, PostgresFeed())
 
 
 async def _run_once(address: Address, body: Body[T], resent: Body[T] | None = None) -> T:

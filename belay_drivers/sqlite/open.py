@@ -76,6 +76,7 @@ async def open_sqlite(
             hot=SqliteHotStatements(files.database, channel, files.looks),
         )
     finally:
+        files.database.usage.close()
         await group_commit.close()
         await files.close()
 

@@ -48,6 +48,7 @@ PUBLIC = {
         "StepRecord",
         "StepState",
         "Stores",
+        "StoresUnusable",
         "SubjectChanged",
         "Terminal",
         "TooLate",

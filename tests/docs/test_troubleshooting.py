@@ -21,6 +21,7 @@ CODES = {
     "RetentionError": errors.RetentionCode,
     "WriterError": errors.WriterCode,
     "DatabaseError": errors.DatabaseCode,
+    "StoresUnusable": errors.StoresState,
     "SchemaMismatch": errors.SchemaState,
     "MigrationRefused": errors.MigrationRule,
 }

@@ -496,4 +496,10 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         ("if not slashes or host:", "if not slashes:"),
         by="names_a_host",
     ),
+    mutant(
+        "another_loop_served",
+        "belay_drivers/sql/connection/database.py",
+        ("        elif self._loop is not loop:\n", "        elif False:\n"),
+        by="another_event_loop",
+    ),
 )

@@ -4,6 +4,7 @@ A body is a plain function of a ``Connection``; it may run more than once, again
 """
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -14,7 +15,7 @@ from typing import Final, Generic, Optional, Self, TypeAlias, TypeVar
 from sqlalchemy import Connection, Engine
 
 from belay_core import limits
-from belay_core.errors import WriterError
+from belay_core.errors import StoresUnusable, WriterError
 from belay_core.jitter import Jitter, SystemJitter
 from belay_core.stores.writer import Hook, Writer
 from belay_drivers.sql.connection.connection_runner import ConnectionRunner, Session
@@ -94,6 +95,35 @@ def _inside() -> WriterError:
     return WriterError("inside", "write", "inside a write, use the transaction its function was given")
 
 
+class Usage:
+    """Refuses calls that would use connections elsewhere.
+
+    A connection of an asyncio driver and the futures of its callers belong to one loop: from another one a call would
+    hang, or disturb the calls of the owner. A forked process shares sockets and file locks with its parent.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
+        self._closed = False
+
+    def close(self) -> None:
+        """Refuse every further call."""
+        self._closed = True
+
+    def check(self) -> None:
+        """Raise ``StoresUnusable`` unless called where the first call was made, before ``close``."""
+        if self._process != os.getpid():
+            raise StoresUnusable("other_process")
+        if self._closed:
+            raise StoresUnusable("closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise StoresUnusable("other_loop")
+
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -155,6 +185,14 @@ class Sender(ABC):
 
     dialect: SqlDialect
 
+    def check_usage(self) -> None:  # noqa: B027  (only a database has connections of its own)
+        """Raise ``StoresUnusable`` where the connections of the database may not be used."""
+
+    def check_call(self) -> None:
+        """Raise ``StoresUnusable``, or ``WriterError`` inside an open write on this database."""
+        self.check_usage()
+        refuse_inside(self)
+
     @property
     @abstractmethod
     def sync_engines(self) -> tuple[Engine, ...]:
@@ -196,14 +234,20 @@ class Database(Sender):
         one_reader: asyncio.Lock | None = None,
         patience: float | None = limits.STATEMENT_TIMEOUT,
         jitter: Jitter | None = None,
+        usage: Usage | None = None,
     ) -> None:
         self.dialect = dialect
+        self.usage = usage or Usage()
         self._engines = engines
         self.write_lock = one_writer
         self.patience = patience
         self._read_lock = one_reader
         self._jitter = jitter or SystemJitter()
         self._listeners: list[Hook] = []
+
+    def check_usage(self) -> None:
+        """Raise ``StoresUnusable`` in another event loop or process, and after the end."""
+        self.usage.check()
 
     @property
     def sync_engines(self) -> tuple[Engine, ...]:
@@ -213,7 +257,7 @@ class Database(Sender):
 
     async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body in one transaction; the wait for the lock can be cancelled, a sent transaction is awaited."""
-        refuse_inside(self)
+        self.check_call()
         async with _locked(self.write_lock):
             return await self._run_shielded(
                 lambda: self._transaction(self._engines.write, body), self.before_retry, tried
@@ -221,7 +265,7 @@ class Database(Sender):
 
     async def send_direct(self, send: Callable[[], Awaitable[T]]) -> Sent[T]:
         """Send an atomic operation over a statement channel; without a reply the value is None."""
-        refuse_inside(self)
+        self.check_call()
         async with _locked(self.write_lock):
             return await self._run_shielded(lambda: self._send_whole(send), self.before_retry)
 
@@ -238,7 +282,7 @@ class Database(Sender):
 
     async def look(self, read: Callable[[], Awaitable[T]]) -> T:
         """Read over a statement channel, with retries."""
-        refuse_inside(self)
+        self.check_call()
         async with _locked(self._read_lock):
             return await self._known(lambda: self._reading(read))
 

@@ -14,7 +14,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from belay_drivers.sql.connection.database import Database, Done, Unknown, refuse_inside
+from belay_drivers.sql.connection.database import Database, Done, Unknown
 from belay_drivers.sql.connection.dialect import Failure
 from belay_drivers.sql.connection.statement_channel import StatementChannel
 from belay_drivers.sql.statements.write_ops import Applied, WriteOp
@@ -139,7 +139,7 @@ class GroupCommit:
 
         A caller who is cancelled before it is sent withdraws it; afterwards the flush goes on, and is waited for.
         """
-        refuse_inside(self._database)
+        self._database.check_call()
         waiting = _Waiting(work, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         if self._pace is not None:

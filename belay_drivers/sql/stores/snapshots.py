@@ -49,6 +49,7 @@ class _SnapshotSender(Sender):
         self.dialect: SqlDialect = database.dialect
         self._hold = hold
         self._session: Session | None = None
+        self._database = database
         self._engines = database.sync_engines
         self._turn = asyncio.Lock()
         self._broken = False
@@ -65,6 +66,7 @@ class _SnapshotSender(Sender):
 
     async def read(self, body: Callable[[Connection], T]) -> T:
         """Run a body without retries, since a new transaction would be another snapshot."""
+        self._database.check_usage()
         async with self._turn:
             if self._over:
                 raise DatabaseError("unsupported")

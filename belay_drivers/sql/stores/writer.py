@@ -49,6 +49,7 @@ class SqlWriter(Writer):
 
     @override
     async def write(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
+        self._database.check_usage()
         scope = innermost(self._database)
         if scope is not None and scope.writer is not None:
             return await scope.writer.write(body)

@@ -10,7 +10,6 @@ from belay_core.records import commands
 from belay_core.records.owner import OwnerId
 from belay_core.records.run import RunStatus
 from belay_core.records.workflow_run import RunSummary, WorkflowRun
-from belay_drivers.sql.connection.database import refuse_inside
 from belay_drivers.sql.schema.tables import runs
 from belay_drivers.sql.statements.keys import key_of
 from belay_drivers.sql.statements.rows import (
@@ -44,7 +43,7 @@ class ReadWorkflowRuns(EngineRole):
         return await self._run_command("find", self._found(key_of(run_id)))
 
     async def _found(self, key: str) -> WorkflowRun | None:
-        refuse_inside(self._parts.database)
+        self._parts.database.check_call()
         row = await (self._batcher.one(key) if self._parts.group_commit is not None else self._inside(key))
         return None if row is None else run_record(row)
 
