@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from belay_core.clock import Millis, utc_text
 from belay_core.engine.failures import read_facts, read_failure
+from belay_core.engine.recorded_steps import INSTEAD_OF
 from belay_core.records.commands import RunHistory
 from belay_core.records.run import RunStatus
 from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import RunSummary
 from belay_core.stores.bundle import LeaseTimes
+
+_LONGEST_OFFER = 500
+"""Characters of the longest result that is written into a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,21 @@ def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str,
     orphans = [each for each in _last_attempts(history) if _unresolved(each)]
     if orphans:
         about_it = _command("resolve", run.run_id, "--step", orphans[0].step_key)
-        ways = (f"{about_it} --happened RESULT", f"{about_it} --retry", _command("resolve", run.run_id, "--give-up"))
+        ways = (
+            f"{about_it} --happened {_known_result(history, orphans[0])}",
+            f"{about_it} --retry",
+            _command("resolve", run.run_id, "--give-up"),
+        )
     if why == "orphan":
         detail = next((_unkept(each) for each in orphans if each.step_key == step and each.error), detail)
     return f"it needs an operator's word ({why}{about}): {detail}", since, ways
+
+
+def _known_result(history: RunHistory, orphan: StepRecord) -> str:
+    """The recorded result of the step that may be the same under another name, to copy into a shell; else a word."""
+    renamed = read_facts(orphan.meta).get(INSTEAD_OF)
+    known = next((each.outcome for each in _last_attempts(history) if each.step_key == renamed), None)
+    return "RESULT" if known is None or len(known) > _LONGEST_OFFER else shlex.quote(known)
 
 
 def _unkept(orphan: StepRecord) -> str:

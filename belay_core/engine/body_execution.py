@@ -1,8 +1,7 @@
 """One play of a run's body, from its first line: what its ``ctx`` calls share (kernel 13 to 16)."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -13,12 +12,13 @@ from belay_core.engine.answers import Answer, ExecutingStep, Review, ReviewNeede
 from belay_core.engine.author_cancel import cancel_again
 from belay_core.engine.lease import LeaseHandle, LeaseLost
 from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
+from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.replay import Call, ReplayScheduler
 from belay_core.engine.services import Services
 from belay_core.errors import BelayError, DefinitionError, StoreError
 from belay_core.records.attempt import JsonValue
 from belay_core.records.commands import RunHistory
-from belay_core.records.step_record import StepKind, StepRecord, StepState
+from belay_core.records.step_record import StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, RunWait
 from belay_core.values import json
 from belay_core.workflows.raised import Raised
@@ -99,64 +99,6 @@ def current_engine_task() -> EngineTask[Any]:
 
 Abandon: TypeAlias = Callable[[EngineTask["Answer | None"]], Awaitable[StepRecord | None]]
 """What is done about a call whose author no longer waits for it; gives the record it made of that, if any."""
-
-
-class RecordedSteps:
-    """The attempts of a run by step key, and its approvals."""
-
-    def __init__(self, history: RunHistory) -> None:
-        self._attempts: defaultdict[str, list[StepRecord]] = defaultdict(list)
-        for attempt in history.attempts:
-            self._attempts[attempt.step_key].append(attempt)
-        self.approvals: dict[str, ApprovalRecord] = {each.step_key: each for each in history.approvals}
-        self._reached: set[str] = set()
-        self._orphans: dict[str, StepRecord] = {}
-        for attempts in self._attempts.values():
-            self.add(attempts[-1])
-        self._names: defaultdict[str, int] = defaultdict(int)
-        for key in self._attempts:
-            self._names[_without_count(key)] += 1
-
-    def reach(self, key: str) -> list[StepRecord]:
-        """The attempts under a key, the first one first; the key counts as reached."""
-        self._reached.add(key)
-        return self._attempts.get(key, [])
-
-    def add(self, attempt: StepRecord) -> None:
-        """An attempt is recorded, as the last one of its step."""
-        if self._orphans:
-            self._orphans.pop(attempt.step_key, None)
-        if attempt.state is not StepState.SUCCEEDED and is_orphan(attempt):
-            self._orphans[attempt.step_key] = attempt
-
-    def orphans(self) -> list[StepRecord]:
-        """All attempts whose end is unknown."""
-        return list(self._orphans.values())
-
-    def orphan(self) -> StepRecord | None:
-        """An attempt whose end is unknown, if there is one."""
-        return next(iter(self._orphans.values()), None)
-
-    def namesakes(self, key: str) -> int:
-        """How many keys of this name are recorded in the key's scope."""
-        return self._names[_without_count(key)]
-
-    def unreached(self) -> Iterable[StepRecord]:
-        """The last attempt under every key that this play has not reached."""
-        return [attempts[-1] for key, attempts in self._attempts.items() if key not in self._reached]
-
-
-def is_orphan(attempt: StepRecord) -> bool:
-    """Whether the end of this attempt is unknown and has not been resolved."""
-    if attempt.state is StepState.SUCCEEDED or attempt.kind is not StepKind.STEP:
-        return False
-    return attempt.state is StepState.RUNNING or (
-        attempt.state is StepState.ORPHANED and attempt.resolved_at_ms is None
-    )
-
-
-def _without_count(key: str) -> str:
-    return key.rpartition("#")[0]
 
 
 _MOST_REFUSALS = 100
@@ -338,6 +280,10 @@ class BodyExecution:
                 self.send_to_review("diverged", key, "another input under a name that is recorded more than once")
             self._suspects.add(name)
             self.note("other_input", key)
+
+    def untaken(self, key: str) -> StepRecord | None:
+        """A recorded step, not idempotent, that no call has taken where this one is new: it may have been renamed."""
+        return self.records.untaken(key, self.unawaited)
 
     def goes_on_without(self, key: str) -> bool:
         """A recorded call is not made again: by other code it need not be, by the same code it had to be."""

@@ -6,9 +6,10 @@ from typing import Any
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Review
-from belay_core.engine.body_execution import BodyExecution, RecordedSteps
-from belay_core.engine.failures import run_failure
+from belay_core.engine.body_execution import BodyExecution
+from belay_core.engine.failures import read_facts, run_failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.recorded_steps import INSTEAD_OF, RecordedSteps
 from belay_core.engine.services import Services
 from belay_core.errors import ValueRefused
 from belay_core.records import commands
@@ -67,14 +68,14 @@ class RunCompletion:
             unknown.append(json.encode({"note": "orphaned", "step": attempt.step_key}))
         return await self._settle(RunStatus.CANCELLED, (*notes, *unknown))
 
-    async def parked(self, waits: list[RunWait], notes: tuple[str, ...]) -> str | None:
+    async def parked(self, waits: list[RunWait], records: RecordedSteps, notes: tuple[str, ...]) -> str | None:
         """Nothing can happen until somebody or the clock brings what the open calls wait for."""
         first = min(waits, key=lambda each: _RANK.index(each.reason))
         moments = [each.wake_at_ms for each in waits if each.wake_at_ms is not None]
         waiting = RunWait(first.reason, first.token, min(moments, default=None))
         request: str | None = None
         if first.reason == "needs_review":
-            request = Review("orphan", first.token, "nobody knows whether its effect took place").request()
+            request = _about(records, first.token).request()
         return await self._park(commands.Park(self._handle.lease, waiting, request, None, self._handle.seen_ms, notes))
 
     async def park_for_review(self, review: Review, notes: tuple[str, ...]) -> str | None:
@@ -114,3 +115,13 @@ class RunCompletion:
             case _:
                 self._services.stores.notifier.notify(self._handle.lease.run_id, end=end)
                 return word
+
+
+def _about(records: RecordedSteps, key: str | None) -> Review:
+    """What an operator is to say of the attempt that waits under this key."""
+    orphan = records.orphan(key) if key else None
+    known = None if orphan is None else read_facts(orphan.meta).get(INSTEAD_OF)
+    if known is None:
+        return Review("orphan", key, "nobody knows whether its effect took place")
+    detail = f"it is new, and {known} is recorded and was not called: if it was renamed, its effect has taken place"
+    return Review("diverged", key, detail)

@@ -45,7 +45,7 @@ class EngineBackend(ContextBackend):
         """Key the step now; execute it, or give its record, when awaited."""
         execution = self._execution
         try:
-            key = scope.key(step.name)
+            key = scope.key(self.name_of(scope, step))
             # A step whose results could not be kept is refused before it acts on the world.
             _ = step.codec
             fits = None if callable(given) else step.positions
@@ -66,6 +66,11 @@ class EngineBackend(ContextBackend):
         call = self._opened(scope, key, partial(StepCall, execution, step, given, digest))
         execution.unawaited[key] = call
         return call
+
+    def name_of(self, scope: Scope, step: Step[..., Any]) -> str:
+        """The step's name, or the former one under which the run has recorded it in this scope."""
+        known = (each for each in step.was if self._execution.records.knows(f"{scope.path}{each}"))
+        return next(known, step.name) if step.was else step.name
 
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """Key the gate now; ask, or give the recorded answer, when awaited."""
@@ -89,6 +94,7 @@ class EngineBackend(ContextBackend):
     def open_scope(self, parent: Scope, path: str) -> Scope:
         """A scope that begins where its parent stands."""
         scope = Scope(self.run_id, path, parent.now, parent)
+        self._execution.records.branches.add(path)
         self._execution.replay.open_scope(scope)
         return scope
 

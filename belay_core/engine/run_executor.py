@@ -9,10 +9,11 @@ from typing import Any
 
 from belay_core.clock import event_or_time
 from belay_core.engine.answers import Review
-from belay_core.engine.body_execution import BodyExecution, RecordedSteps
+from belay_core.engine.body_execution import BodyExecution
 from belay_core.engine.completion import RunCompletion
 from belay_core.engine.context_backend import EngineBackend
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.services import Services
 from belay_core.engine.unwind import forget, unwind
 from belay_core.errors import StoreError, ValueRefused
@@ -226,7 +227,7 @@ class RunExecutor:
             case End.FINISHED:
                 return await self._closing.finished(execution, body)
             case _:
-                return await self._closing.parked(waits, notes)
+                return await self._closing.parked(waits, execution.records, notes)
 
     async def _read(self) -> RunHistory | None:
         """Read the run, however long the database cannot be reached; None where what is recorded makes no sense.

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
-from belay_core.engine.body_execution import BodyExecution, EngineTask, is_orphan
+from belay_core.engine.body_execution import BodyExecution, EngineTask
 from belay_core.engine.failures import failure
 from belay_core.engine.recorded_order import is_retried
+from belay_core.engine.recorded_steps import INSTEAD_OF, is_orphan
 from belay_core.engine.replay import Call
 from belay_core.engine.retry import next_attempt
 from belay_core.errors import ValueRefused
@@ -193,8 +194,8 @@ class StepCall:
         """Go on from the attempts there are until there is an answer."""
         attempts, given = self._attempts, copy_context()
         executed = False
-        if not attempts and self._execution.replay.order.behind:
-            await self._execution.replay.caught_up()
+        if not attempts:
+            await self._require_new()
         while True:
             number, failed = 1, 0
             if attempts:
@@ -236,6 +237,20 @@ class StepCall:
         if _meta(last).get("resolution") == "happened":
             last = await self._record(self._as_it_happened(last))
         return last
+
+    async def _require_new(self) -> None:
+        """Come back when nothing recorded may be this call under another name, or an operator has to say so."""
+        execution = self._execution
+        if execution.replay.order.behind:
+            await execution.replay.caught_up()
+        if not self._step.idempotent and (known := execution.untaken(self._call.key)):
+            self._attempts.append(await self._record(self._maybe_renamed(known)))
+
+    def _maybe_renamed(self, known: StepRecord) -> StepRecord:
+        """An attempt that is not begun: an operator says whether it took place, under the other name."""
+        begun = Begun(1, self._execution.services.now())
+        facts: dict[str, JsonValue] = {INSTEAD_OF: known.step_key}
+        return self._ended(begun, StepState.ORPHANED, placed=False, meta=facts)
 
     def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
         """An operator knows how it ended: what went wrong with keeping that counts no more."""

@@ -41,6 +41,10 @@ class ContextBackend(Protocol):
         """A step whose function is called with these arguments, or by this function."""
 
     @abstractmethod
+    def name_of(self, scope: Scope, step: Step[..., Any]) -> str:
+        """The name under which the step's calls in this scope are recorded: its own, or a former one."""
+
+    @abstractmethod
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """A gate."""
 

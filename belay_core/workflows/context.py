@@ -146,7 +146,7 @@ class Context:
             raise InvalidInput("limit", "must be a whole number of at least 1")
         step: Any = None if takes_context(body) else as_step(body)
         each: Any = body if step is None else partial(_call_step, step)
-        label: Any = body if step is None else step.name
+        label: Any = body if step is None else self._backend.name_of(self._scope, step)
         branches = [partial(_with_item, each, item) for item in items]
         together = self._branches(_label(name, label), branches)
         return self._backend.made(together.path, together.run(self._child_context, limit))

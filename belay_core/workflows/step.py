@@ -29,6 +29,7 @@ _RULES = (
     "no_retry_on",
     "kind",
     "of",
+    "was",
 )
 
 
@@ -45,7 +46,8 @@ class Step(Generic[P, R]):
     and ``no_retry_on`` choose the errors that are tried again, by exception types or a predicate; without them all are
     but ``PermissionError``, ``DefinitionError`` and ``Fail``. A step that is not idempotent is retried only after an
     exception of its own function: cut by its ``timeout``, it goes to review. ``kind`` and ``options`` are kept for
-    readers and change nothing. ``of`` is the type of the result, if the annotation does not have it. Raises
+    readers and change nothing. ``of`` is the type of the result, if the annotation does not have it. ``was`` is a
+    former name, or several: an open run that has recorded the step under it goes on with that record. Raises
     ``DefinitionError`` for a rule that is broken, and ``InvalidInput`` for such a name.
     """
 
@@ -64,6 +66,7 @@ class Step(Generic[P, R]):
         no_retry_on: Selection | None = None,
         kind: str | None = None,
         of: Any = None,
+        was: str | tuple[str, ...] = (),
         options: Mapping[str, object] | None = None,
     ) -> None:
         if not callable(fn):
@@ -84,6 +87,8 @@ class Step(Generic[P, R]):
         self.kind = _label("kind", kind)
         self.options: Mapping[str, object] = MappingProxyType(dict(options or {}))
         self._of = of
+        self.was = _former_names(self.name, was)
+        """Former names, under which open runs may have recorded it."""
 
     @functools.cached_property
     def codec(self) -> Codec[R]:
@@ -158,6 +163,7 @@ def step(
     no_retry_on: Selection | None = None,
     kind: str | None = None,
     of: Any = None,
+    was: str | tuple[str, ...] = (),
     **options: object,
 ) -> StepDecorator: ...
 def step(fn: Callable[..., Any] | None = None, /, **rules: Any) -> Any:
@@ -197,6 +203,14 @@ def _flag(parameter: str, value: object) -> bool:
     if type(value) is not bool:
         raise DefinitionError(f"{parameter}: must be True or False")
     return value
+
+
+def _former_names(name: str, given: object) -> tuple[str, ...]:
+    names = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
+    former = tuple(checked_name("was", each, key_part=True) for each in names)
+    if name in former:
+        raise DefinitionError(f"was: must be a former name; {name} is the present one")
+    return former
 
 
 def _label(parameter: str, value: object) -> str | None:

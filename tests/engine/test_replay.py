@@ -363,10 +363,11 @@ async def test_a_kind_that_changed_goes_to_review(bench, stage):
     assert (await bench.client.explain(run)).state == "needs_review"
 
 
-async def test_a_new_step_among_recorded_ones_is_executed_and_a_removed_one_is_noted(bench, stage):
+async def test_a_new_idempotent_step_is_executed_and_a_removed_one_is_noted(bench, stage):
     async def old() -> str:
         return "old"
 
+    @step(idempotent=True)
     async def new() -> str:
         return "new"
 

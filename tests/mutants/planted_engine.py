@@ -281,6 +281,20 @@ STEPS: Final[tuple[Mutant, ...]] = (
         by="stands_for_none_with_another_input",
         tests=_ENGINE,
     ),
+    mutant(
+        "renamed_step_executed_again",
+        "belay_core/engine/step_call.py",
+        ("if not self._step.idempotent and (known := execution.untaken(self._call.key)):", "if False:"),
+        by="not_executed_again or no_item_of_a_renamed_map",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "retried_rename_takes_the_old_record",
+        "belay_core/engine/recorded_steps.py",
+        ('if _is_word(each, "happened")', "if True"),
+        by="asked_about_again",
+        tests=_ENGINE,
+    ),
 )
 
 CALLERS: Final[tuple[Mutant, ...]] = (
