@@ -137,7 +137,8 @@ class BodyExecution:
         """Calls that were made and are not awaited yet."""
         self._refused = 0
         self._awaited: dict[str, asyncio.Future[Any]] = {}
-        self._suspects: set[str] = set()
+        self.suspects: set[str] = set()
+        """Names of which a call was met with another input than the recorded one."""
 
     @property
     def workflow(self) -> str:
@@ -265,10 +266,10 @@ class BodyExecution:
 
     def check(self, key: str, kind: str, digest: str | None, attempts: list[StepRecord]) -> None:
         """Compare a call with what is recorded under its key (kernel 16). Raises ``ReviewNeeded``."""
-        if not attempts and not self._suspects:
+        if not attempts and not self.suspects:
             return
         name = key.rpartition("#")[0]
-        if name in self._suspects:
+        if name in self.suspects:
             self.send_to_review("diverged", key, "called again after another input was met under this name")
         if not attempts:
             return
@@ -278,12 +279,12 @@ class BodyExecution:
         if known is not None and digest is not None and known != digest:
             if self.records.namesakes(key) > 1:
                 self.send_to_review("diverged", key, "another input under a name that is recorded more than once")
-            self._suspects.add(name)
+            self.suspects.add(name)
             self.note("other_input", key)
 
     def untaken(self, key: str) -> StepRecord | None:
         """A recorded step, not idempotent, that no call has taken where this one is new: it may have been renamed."""
-        return self.records.untaken(key, self.unawaited)
+        return self.records.untaken(key, self.unawaited, self.replay.order.follows_failure)
 
     def goes_on_without(self, key: str) -> bool:
         """A recorded call is not made again: by other code it need not be, by the same code it had to be."""

@@ -45,7 +45,7 @@ class EngineBackend(ContextBackend):
         """Key the step now; execute it, or give its record, when awaited."""
         execution = self._execution
         try:
-            key = scope.key(self.name_of(scope, step))
+            key = scope.key(self.name_of(scope, step) if step.was else step.name)
             # A step whose results could not be kept is refused before it acts on the world.
             _ = step.codec
             fits = None if callable(given) else step.positions
@@ -70,7 +70,7 @@ class EngineBackend(ContextBackend):
     def name_of(self, scope: Scope, step: Step[..., Any]) -> str:
         """The step's name, or the former one under which the run has recorded it in this scope."""
         known = (each for each in step.was if self._execution.records.knows(f"{scope.path}{each}"))
-        return next(known, step.name) if step.was else step.name
+        return next(known, step.name)
 
     def gate(self, scope: Scope, question: Question) -> Coroutine[Any, Any, Any]:
         """Key the gate now; ask, or give the recorded answer, when awaited."""

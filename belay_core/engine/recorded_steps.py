@@ -1,7 +1,7 @@
 """What is recorded of a run's calls, and which of it this execution has taken."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from belay_core.engine.failures import read_facts
 from belay_core.records.commands import RunHistory
@@ -57,17 +57,21 @@ class RecordedSteps:
         """How many keys of this name are recorded in the key's scope."""
         return self._names[_without_count(key)]
 
-    def untaken(self, key: str, made: Container[str]) -> StepRecord | None:
+    def untaken(
+        self, key: str, made: Container[str], follows_failure: Callable[[StepRecord], bool]
+    ) -> StepRecord | None:
         """The recorded effect, if there is one, of which the new call under this key may be a repetition.
 
         Not those of branches that are open beside this call, nor calls that are ``made`` and not awaited yet: these
-        take their own. Of a branch with the same number where there is one, as a renamed map has it.
+        take their own. Nor what the body did upon a failure that a retry of the run took back. Of a branch with the same number where there is one, as a renamed map has it.
         """
         here = _scope_of(key)
         found = [
             each
             for other, each in self._effects.items()
-            if other not in made and (here.startswith(there := _scope_of(other)) or there not in self.branches)
+            if other not in made
+            and not follows_failure(each)
+            and (here.startswith(there := _scope_of(other)) or there not in self.branches)
         ]
         alike = [each for each in found if _number_of(each.step_key) == _number_of(key)]
         return next(iter(alike or found), None)

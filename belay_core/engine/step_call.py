@@ -147,8 +147,9 @@ class StepCall:
         """The step's result, from the records or from executing it. Raises ``StepFailed``."""
         attempts = self._execution.records.reach(self._call.key)
         self._attempts = standing = self._standing(attempts) if attempts else []
-        digest = None if standing != attempts or (attempts and is_retried(attempts[-1])) else self._digest
-        self._execution.check(self._call.key, StepKind.STEP, digest, attempts)
+        if attempts or self._execution.suspects:
+            digest = None if standing != attempts or (attempts and is_retried(attempts[-1])) else self._digest
+            self._execution.check(self._call.key, StepKind.STEP, digest, attempts)
         if standing and (kept := self._kept(standing[-1])):
             return self._execution.give(self._call, kept)
         return self._execution.perform(self._call, self._execute, self._abandon)

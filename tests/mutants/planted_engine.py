@@ -17,7 +17,10 @@ KEYS: Final[tuple[Mutant, ...]] = (
     mutant(
         "key_taken_when_awaited",
         "belay_core/engine/context_backend.py",
-        ("            key = scope.key(self.name_of(scope, step))\n", "            key = step.name\n"),
+        (
+            "            key = scope.key(self.name_of(scope, step) if step.was else step.name)\n",
+            "            key = step.name\n",
+        ),
         ("        scope.unopened += 1\n        call = self._opened(", "        call = self._opened("),
         ("        execution.unawaited[key] = call\n        return call\n", "        return call\n"),
         (
