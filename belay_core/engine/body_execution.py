@@ -11,7 +11,7 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Answer, ExecutingStep, Review, ReviewNeeded
 from belay_core.engine.author_cancel import cancel_again
 from belay_core.engine.lease import LeaseHandle, LeaseLost
-from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
+from belay_core.engine.recorded_order import RecordedOrder
 from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.replay import Call, ReplayScheduler
 from belay_core.engine.services import Services
@@ -112,8 +112,6 @@ class BodyExecution:
         self.handle = handle
         self.run = history.run
         self.records = RecordedSteps(history)
-        self.code = code
-        """The digest of the body's code."""
         self.replay = _scheduler(services, RecordedOrder(history.attempts, code))
         self.root = Scope(self.run.run_id, "", self.run.started_at_ms or self.run.created_at_ms)
         self.replay.open_scope(self.root)
@@ -137,8 +135,8 @@ class BodyExecution:
         """Calls that were made and are not awaited yet."""
         self._refused = 0
         self._awaited: dict[str, asyncio.Future[Any]] = {}
+        # Names of which a call was met with another input than the recorded one.
         self.suspects: set[str] = set()
-        """Names of which a call was met with another input than the recorded one."""
 
     @property
     def workflow(self) -> str:
@@ -236,17 +234,6 @@ class BodyExecution:
         if self.held or self.unwinding:
             self.replay.waits(call, RunWait("released", call.key))
             await self.never()
-
-    def origin(self, call: Call, facts: dict[str, JsonValue] | None = None) -> str:
-        """The ``meta`` of a call's record: its place among the answers, and further facts."""
-        opened = self.replay.order.count if call.place is None else call.opened
-        text = f'{{"{ASKED}":{call.asked},"{OPENED}":{opened},"{CODE}":"{self.code}"}}'
-        return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
-
-    def ended_origin(self, call: Call, begun: StepRecord) -> str:
-        """The ``meta`` of a record that is replaced as its answer gets its place."""
-        facts = cast("dict[str, JsonValue]", json.decode(begun.meta))
-        return json.encode({**facts, OPENED: call.opened})
 
     async def never(self) -> None:
         """Wait for the end of the play."""

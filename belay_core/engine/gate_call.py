@@ -195,7 +195,7 @@ class GateCall:
             idempotent=True,
             started_at_ms=self._execution.services.now(),
             input_digest=self._digest,
-            meta=self._execution.origin(self._call),
+            meta=self._execution.replay.origin(self._call),
         )
 
     def _approval(self, asked: StepRecord) -> ApprovalRecord:
@@ -217,5 +217,5 @@ class GateCall:
     def _ended(self, begun: StepRecord, state: StepState, outcome: dict[str, JsonValue] | None) -> StepRecord:
         text = None if outcome is None else json.encode(outcome)
         place, now = self._execution.replay.next_place(self._call), self._execution.services.now()
-        meta = self._execution.ended_origin(self._call, begun)
+        meta = self._execution.replay.ended_origin(self._call, begun)
         return replace(begun, state=state, recorded=place, finished_at_ms=now, outcome=text, meta=meta)

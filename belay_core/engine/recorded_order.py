@@ -21,6 +21,8 @@ class RecordedOrder:
     """Which recorded calls this execution has opened, and which it has yet to open before an answer is due."""
 
     def __init__(self, attempts: Sequence[StepRecord], code: str) -> None:
+        self.code = code
+        """The digest of the body's code."""
         self.count = 0
         """How many calls were opened in this execution."""
         self.last_place = 0

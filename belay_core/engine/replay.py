@@ -9,12 +9,15 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from belay_core.clock import Clock, Millis, Signal, event_or_time
 from belay_core.engine.loop_iterations import LoopIterations
-from belay_core.engine.recorded_order import RecordedOrder
+from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
+from belay_core.records.attempt import JsonValue
+from belay_core.records.step_record import StepRecord
 from belay_core.records.workflow_run import RunWait
+from belay_core.values import json
 from belay_core.workflows.scope import Scope
 
 _TURNS = 12
@@ -160,6 +163,17 @@ class ReplayScheduler:
         self._allotted[call] = self.order.last_place
         call.opened = self.order.count
         return self.order.last_place
+
+    def origin(self, call: Call, facts: dict[str, JsonValue] | None = None) -> str:
+        """The ``meta`` of a call's record: its place among the answers, and further facts."""
+        opened = self.order.count if call.place is None else call.opened
+        text = f'{{"{ASKED}":{call.asked},"{OPENED}":{opened},"{CODE}":"{self.order.code}"}}'
+        return f"{text[:-1]},{json.encode(facts)[1:]}" if facts else text
+
+    def ended_origin(self, call: Call, begun: StepRecord) -> str:
+        """The ``meta`` of a record that is replaced as its answer gets its place."""
+        facts = cast("dict[str, JsonValue]", json.decode(begun.meta))
+        return json.encode({**facts, OPENED: call.opened})
 
     def release(self, call: Call) -> None:
         """What was recorded of the call is not given as its answer."""

@@ -59,12 +59,12 @@ class SleepCall:
             state=StepState.WAITING,
             idempotent=True,
             started_at_ms=now,
-            meta=self._execution.origin(self._call, {"wake_at": wake_at}),
+            meta=self._execution.replay.origin(self._call, {"wake_at": wake_at}),
         )
 
     async def _end(self, begun: StepRecord, state: StepState) -> StepRecord:
         place, now = self._execution.replay.next_place(self._call), self._execution.services.now()
-        meta = self._execution.ended_origin(self._call, begun)
+        meta = self._execution.replay.ended_origin(self._call, begun)
         ended = replace(begun, state=state, recorded=place, finished_at_ms=now, meta=meta)
         await self._execution.handle.record(ended)
         return ended

@@ -386,7 +386,7 @@ class StepCall:
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
             recorded=self._execution.replay.next_place(self._call) if placed else None,
-            meta=self._execution.origin(self._call, meta),
+            meta=self._execution.replay.origin(self._call, meta),
             finished_at_ms=floor(self._execution.services.stores.clock.now()),
             outcome=outcome,
             error=error,
@@ -402,7 +402,7 @@ class StepCall:
             idempotent=self._step.idempotent,
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
-            meta=self._execution.origin(self._call),
+            meta=self._execution.replay.origin(self._call),
         )
 
 

@@ -95,7 +95,7 @@ KEYS: Final[tuple[Mutant, ...]] = (
     mutant(
         "other_payment_stands_in",
         "belay_core/engine/body_execution.py",
-        ("        if name in self._suspects:\n", "        if False:\n"),
+        ("        if name in self.suspects:\n", "        if False:\n"),
         ("            if self.records.namesakes(key) > 1:\n", "            if False:\n"),
         by="stands_in_for_another",
         tests=_ENGINE,
