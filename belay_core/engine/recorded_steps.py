@@ -63,7 +63,8 @@ class RecordedSteps:
         """The recorded effect, if there is one, of which the new call under this key may be a repetition.
 
         Not those of branches that are open beside this call, nor calls that are ``made`` and not awaited yet: these
-        take their own. Nor what the body did upon a failure that a retry of the run took back. Of a branch with the same number where there is one, as a renamed map has it.
+        take their own. Nor what the body did upon a failure that a retry of the run took back. Of a branch with the
+        same number where there is one, as a renamed map has it.
         """
         here = _scope_of(key)
         found = [
