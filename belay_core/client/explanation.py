@@ -53,6 +53,7 @@ def explain(history: RunHistory, now: Millis, lease: LeaseTimes) -> Explanation:
 def _reason(history: RunHistory, now: Millis, lease: LeaseTimes) -> tuple[str, Millis, tuple[str, ...]]:
     run = history.run
     since = run.finished_at_ms or run.started_at_ms or run.created_at_ms
+    retry = () if run.workflow is None else (_command("retry", run.run_id),)
     match run.status:
         case RunStatus.PENDING:
             return _pending(run, now)
@@ -62,7 +63,9 @@ def _reason(history: RunHistory, now: Millis, lease: LeaseTimes) -> tuple[str, M
             return _suspended(history)
         case RunStatus.FAILED:
             kind, message = read_failure(run.error)
-            return f"it failed: {kind}: {message}", since, ()
+            return f"it failed: {kind}: {message}", since, retry
+        case RunStatus.CANCELLED:
+            return "it is cancelled", since, retry
         case _:
             return f"it is {run.status.value}", since, ()
 

@@ -100,6 +100,7 @@ async def failed(bench: Any, flow: Any, *given: Any) -> Any:
 async def test_a_failed_run_goes_on_from_its_records(bench, form):
     flow = shop(bench.effects, form)
     run = await failed(bench, flow)
+    assert (await bench.client.explain(run)).ways_out == (f"belay retry {run.run_id}",)
     DOWN.clear()
     retried = await bench.client.retry(run, by="ada", reason="the bank is back")
     assert retried.step_keys == ("charge#1",)
@@ -285,6 +286,7 @@ async def test_a_cancelled_run_asks_again_what_it_asked(bench):
     await bench.execute_due(flow)
     with pytest.raises(RunCancelled):
         await run.result()
+    assert (await bench.client.explain(run)).ways_out == (f"belay retry {run.run_id}",)
     await bench.client.retry(run)
     async with bench.worker(flow) as worker:
         await run_ready(worker)
@@ -333,3 +335,125 @@ async def test_only_a_run_that_failed_or_was_cancelled_is_retried(bench):
     with pytest.raises(InvalidInput, match="reason"):
         await bench.client.retry(run, reason="\0")
     assert [each.kind for each in await bench.client.journal(run)] == ["created"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_step_that_was_cancelled_upon_the_failure_has_one_effect_that_counts(bench, idempotent):
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @step
+    async def charge() -> str:
+        await begun.wait()
+        may_end.set()
+        return works("charge", bench.effects)
+
+    @step(idempotent=idempotent)
+    async def print_label() -> str:
+        begun.set()
+        await may_end.wait()
+        if idempotent and DOWN:
+            await asyncio.Event().wait()
+        bench.effects.append("label")
+        return "label"
+
+    @workflow("group")
+    async def group(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as tasks:
+            label = tasks.create_task(ctx.step(print_label))
+            tasks.create_task(ctx.step(charge))
+        await ctx.gate("end", subject=1)
+        return await label
+
+    run = await failed(bench, group)
+    DOWN.clear()
+    await bench.client.retry(run)
+    async with bench.worker(group) as worker:
+        await run_ready(worker)
+        await decide(worker, run, "end")
+    assert await run.result() == "label"
+    assert bench.counted() == {"charge": 2, "label": 1}
+
+
+async def test_a_worker_that_dies_after_the_retry_is_followed_by_one_that_goes_on_alike(bench):
+    begun = asyncio.Event()
+
+    @step
+    async def charge() -> str:
+        return works("charge", bench.effects)
+
+    @step
+    async def apologize() -> str:
+        return works("apologize", bench.effects)
+
+    @step(idempotent=True)
+    async def ship() -> str:
+        bench.effects.append("ship")
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "shipped"
+
+    @workflow("order")
+    async def order(ctx: Context) -> str:
+        try:
+            await ctx.step(charge)
+        except StepFailed:
+            await ctx.step(apologize)
+            raise
+        return await ctx.step(ship)
+
+    run = await failed(bench, order)
+    DOWN.clear()
+    await bench.client.retry(run)
+    await bench.until_dead(order, at=begun)
+    await bench.execute_due(order)
+    assert await run.result() == "shipped"
+    assert bench.counted() == {"charge": 2, "apologize": 1, "ship": 2}
+
+
+async def test_a_run_is_retried_as_often_as_it_fails(bench):
+    @step
+    async def charge() -> str:
+        return works("charge", bench.effects)
+
+    @step
+    async def send() -> str:
+        return works("send", bench.effects)
+
+    @workflow("order")
+    async def order(ctx: Context) -> str:
+        await ctx.step(charge)
+        return await ctx.step(send)
+
+    DOWN.add("send")
+    run = await failed(bench, order)
+    for _ in range(2):
+        assert (await bench.client.retry(run)).step_keys == ("charge#1",)
+        await bench.execute_due(order)
+    DOWN.remove("charge")
+    await bench.client.retry(run)
+    await bench.execute_due(order)
+    DOWN.clear()
+    assert (await bench.client.retry(run)).step_keys == ("send#1",)
+    await bench.execute_due(order)
+    assert await run.result() == "send done"
+    assert bench.effects == ["charge", "charge", "charge", "charge", "send", "send"]
+
+
+async def test_a_gate_whose_condition_failed_is_asked_again(bench):
+    def needed(subject: int) -> bool:
+        works("charge", bench.effects)
+        return True
+
+    @workflow("asking")
+    async def asking(ctx: Context) -> str:
+        return type(await ctx.gate("end", subject=1, when=needed)).__name__
+
+    run = await failed(bench, asking)
+    DOWN.clear()
+    assert (await bench.client.retry(run)).step_keys == ("end#1",)
+    async with bench.worker(asking) as worker:
+        await run_ready(worker)
+        await decide(worker, run, "end")
+    assert await run.result() == "Approved"
+    assert bench.counted() == {"charge": 2}

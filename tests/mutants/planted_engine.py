@@ -278,6 +278,13 @@ STEPS: Final[tuple[Mutant, ...]] = (
         tests=_ENGINE,
     ),
     mutant(
+        "given_up_orphan_executed_after_a_retry",
+        "belay_drivers/sql/stores/runs/retry.py",
+        ('{"resolved_by": None, "resolved_at": None}', '{"resolved_by": row["resolved_by"]}'),
+        by="orphan_with_which_the_run_was_given_up",
+        tests=_ENGINE,
+    ),
+    mutant(
         "answer_with_another_input_stands_after_a_retry",
         "belay_core/engine/step_call.py",
         ("(ended and last.input_digest != self._digest)", "False"),
