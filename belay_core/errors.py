@@ -51,7 +51,7 @@ DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "un
 """What kind of failure a database reported."""
 SchemaState: TypeAlias = Literal["empty", "foreign", "older", "newer", "altered"]
 """How a database differs from what this code needs."""
-StoresState: TypeAlias = Literal["closed", "other_loop", "other_process"]
+StoresState: TypeAlias = Literal["closed", "other_loop", "other_process", "replaced"]
 """Why stores cannot be used."""
 MigrationRule: TypeAlias = Literal["namespace", "offset", "key", "contract", "previous_names", "order"]
 """The rule that a set of migrations breaks."""
@@ -147,8 +147,9 @@ class StoreAbsent(BelayError):
 class StoresUnusable(BelayError):
     """These stores, or a client, handle or worker over them, cannot be used here; nothing was read or written.
 
-    ``state`` is ``closed`` (the block that opened them was left), ``other_loop`` (another event loop opened them) or
-    ``other_process`` (they were opened before a fork).
+    ``state`` is ``closed`` (the block that opened them was left), ``other_loop`` (another event loop opened them),
+    ``other_process`` (they were opened before a fork) or ``replaced`` (the SQLite file was deleted, or another one has
+    its name).
     """
 
     def __init__(self, state: StoresState) -> None:
@@ -161,6 +162,7 @@ _REMEDIES: Final[Mapping[StoresState, str]] = {
     "other_loop": "stores: belong to another event loop; open others in this one, or call these in their own loop, "
     "such as by asyncio.run_coroutine_threadsafe",
     "other_process": "stores: were opened before a fork; open others in this process, and make clients from those",
+    "replaced": "stores: their file was deleted or replaced; put it back, and open stores again",
 }
 
 

@@ -219,7 +219,9 @@ class Dispatcher:
 
 def _unusable(error: BaseException) -> StoresUnusable | None:
     """The refusal of the stores among the errors of both tasks: the remedy is in its message."""
+    if isinstance(error, StoresUnusable):
+        return error
     if not isinstance(error, BaseExceptionGroup):
         return None
     group = cast("BaseExceptionGroup[BaseException]", error)
-    return next((each for each in group.exceptions if isinstance(each, StoresUnusable)), None)
+    return next(filter(None, map(_unusable, group.exceptions)), None)

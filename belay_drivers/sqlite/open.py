@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.clock import Clock, SystemClock, reading
-from belay_core.errors import InvalidInput
+from belay_core.errors import InvalidInput, StoresUnusable
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.drivers import Migrations
@@ -147,6 +148,8 @@ class _Files:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._full_path = Path(path).absolute()
+        self._identity: tuple[int, int] | None = None
         self._opened = _in_memory() if path == MEMORY else _in_file(path)
         self.database = Database(
             self._opened.engines,
@@ -154,6 +157,7 @@ class _Files:
             one_writer=self._opened.write_lock,
             one_reader=self._opened.read_lock,
             patience=None,
+            check_present=self._check_present,
         )
 
     @property
@@ -183,7 +187,18 @@ class _Files:
                 apply(tx, steps, now_ms)
             return verify(tx, steps, DIALECT)
 
-        return await self.database.write(prepare)
+        times = await self.database.write(prepare)
+        if self._path != MEMORY:
+            self._identity = _identity_of(self._full_path)
+        return times
+
+    def _check_present(self) -> None:
+        """Raise ``StoresUnusable`` if the file was deleted, or another one has its name.
+
+        The open connections still have the old file, and what they write there is lost with the last of them.
+        """
+        if self._identity is not None and _identity_of(self._full_path) != self._identity:
+            raise StoresUnusable("replaced")
 
     async def migrated(self, clock: Clock, steps: Sequence[Migration]) -> list[tuple[int, str]]:
         """Apply what is missing."""
@@ -197,6 +212,15 @@ class _Files:
         await self._opened.engines.write.close()
         if self._opened.engines.read is not self._opened.engines.write:
             await self._opened.engines.read.close()
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """The device and the number of a file; None without one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _reach(path: str) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from belay_core import Client, StoresUnusable, Worker, workflow
 from belay_core.ids import RunId
 from belay_core.records import commands
+from belay_core.records.owner import OwnerId
 from belay_core.stores import Stores
+from belay_drivers.sqlite import open_sqlite
 
 START = commands.Start(RunId("other"), "w", "1", "1")
 
@@ -93,3 +97,51 @@ async def test_a_call_in_a_forked_process_is_refused_and_the_parent_goes_on(bela
                 os._exit(2)
         assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
         assert await stores.runs.find(RunId("other")) is not None
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+@pytest.mark.parametrize("change", [delete, replace])
+async def test_a_file_that_is_gone_or_replaced_is_noticed_by_the_next_renewal(tmp_path, change):
+    path = tmp_path / "belay.db"
+    async with open_sqlite(path) as stores:
+        await stores.runs.start(START)
+        [taken] = await stores.runs.acquire(commands.Acquire(OwnerId("host", 1, "n"), ("w",), 1, ()))
+        await stores.runs.renew(commands.Renew((taken.lease,)))
+        change(path)
+        assert await refused(lambda own: own.runs.renew(commands.Renew((taken.lease,))), stores) == "replaced"
+
+
+@pytest.mark.parametrize("change", [delete, replace])
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_worker_stops_with_the_error_of_a_file_that_is_gone_or_replaced(tmp_path, change, busy):
+    path, begun = tmp_path / "belay.db", asyncio.Event()
+
+    @workflow
+    async def hang(ctx) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with open_sqlite(path) as stores:
+        worker = Worker(stores, [hang], concurrency=1, poll=0.01, telemetry=False)
+        if busy:
+            await Client(stores).start(hang)
+        else:
+            begun.set()
+        ready = asyncio.Event()
+        working = asyncio.ensure_future(worker.run(ready.set))
+        await ready.wait()
+        await begun.wait()
+        change(path)
+
+        async def ended(_stores: Stores) -> None:
+            await working
+
+        assert await refused(ended, stores) == "replaced"

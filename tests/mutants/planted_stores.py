@@ -502,4 +502,10 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         ("        elif self._loop is not loop:\n", "        elif False:\n"),
         by="another_event_loop",
     ),
+    mutant(
+        "replaced_file_not_noticed",
+        "belay_drivers/sqlite/open.py",
+        (" and _identity_of(self._full_path) != self._identity:", " and _identity_of(self._full_path) is None:"),
+        by="gone_or_replaced",
+    ),
 )

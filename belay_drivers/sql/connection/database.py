@@ -235,9 +235,11 @@ class Database(Sender):
         patience: float | None = limits.STATEMENT_TIMEOUT,
         jitter: Jitter | None = None,
         usage: Usage | None = None,
+        check_present: Callable[[], None] | None = None,
     ) -> None:
         self.dialect = dialect
         self.usage = usage or Usage()
+        self._check_present = check_present
         self._engines = engines
         self.write_lock = one_writer
         self.patience = patience
@@ -255,9 +257,18 @@ class Database(Sender):
         ways = (self._engines.write.sync_engine, self._engines.read.sync_engine, self._engines.direct)
         return tuple(engine for engine in ways if engine is not None)
 
+    def _check_write(self) -> None:
+        """Raise what ``check_call`` does, or ``StoresUnusable`` for a database that is not there any more.
+
+        The writes of steps do without the second: the next renewal finds it out.
+        """
+        self.check_call()
+        if self._check_present is not None:
+            self._check_present()
+
     async def send(self, body: Body[T], *, tried: int = 0) -> Sent[T]:
         """Run a body in one transaction; the wait for the lock can be cancelled, a sent transaction is awaited."""
-        self.check_call()
+        self._check_write()
         async with _locked(self.write_lock):
             return await self._run_shielded(
                 lambda: self._transaction(self._engines.write, body), self.before_retry, tried
@@ -265,7 +276,7 @@ class Database(Sender):
 
     async def send_direct(self, send: Callable[[], Awaitable[T]]) -> Sent[T]:
         """Send an atomic operation over a statement channel; without a reply the value is None."""
-        self.check_call()
+        self._check_write()
         async with _locked(self.write_lock):
             return await self._run_shielded(lambda: self._send_whole(send), self.before_retry)
 
@@ -380,6 +391,9 @@ class Database(Sender):
             failure = self.dialect.explain(error)
             if failure is None:
                 raise
+        if self._check_present is not None:
+            # The reason why the read failed, if the database is gone.
+            self._check_present()
         return failure.undone()
 
 
