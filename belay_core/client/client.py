@@ -9,6 +9,7 @@ from belay_core.client.explanation import Explanation, explain
 from belay_core.client.handle import RunHandle
 from belay_core.client.observation import observe
 from belay_core.client.starts import JoinedClient, StartOperations
+from belay_core.client.written import orphan_meant
 from belay_core.clock import reading
 from belay_core.engine.services import Watchers
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
@@ -130,17 +131,25 @@ class Client(StartOperations):
         *,
         by: str | None = None,
         step_key: str | None = None,
+        replace: bool = False,
     ) -> Resolved:
-        """Resolve a run in review, as its operator; with ``step_key`` if it is about an orphaned step.
+        """Resolve a run in review, as its operator; ``step_key`` says which step, where several are orphaned.
 
-        Raises ``InvalidTransitionError`` if nothing waits for such a resolution, ``RunNotFoundError``, and
-        ``InvalidInput`` for an unknown resolution.
+        Without it the word is about the one step that is orphaned, or about the run if none is. The result of
+        ``Happened`` has to fit the step's type. ``replace`` replaces an earlier word on the step, as long as no worker
+        has acted on it. Raises ``InvalidTransitionError`` if nothing waits for such a resolution,
+        ``RunNotFoundError``, and ``InvalidInput`` for an unknown resolution or several orphaned steps.
         """
         if isinstance(resolution, commands.Happened):
             checked_json("outcome", resolution.outcome)
         elif type(resolution) not in (commands.Retry, commands.GiveUp):
             raise InvalidInput("resolution", "must be Happened, Retry or GiveUp")
-        command = commands.Resolve(checked_run(run), resolution, self._identity(by), step_key)
+        run_id, who = checked_run(run), self._identity(by)
+        if step_key is None and not isinstance(resolution, commands.GiveUp):
+            step_key = orphan_meant(await self.history(run_id), replace=replace)
+        if isinstance(resolution, commands.Happened) and step_key is not None:
+            await self._check_written("outcome", run_id, step_key, resolution.outcome)
+        command = commands.Resolve(run_id, resolution, who, step_key, replace)
         answer = await self._stores.runs.resolve(command)
         match answer:
             case Resolved():

@@ -3,12 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from belay_core.client.checks import MOST_LISTED, checked_json, checked_limit, checked_run, checked_value
+from belay_core.client.checks import (
+    MOST_LISTED,
+    checked_json,
+    checked_limit,
+    checked_run,
+    checked_value,
+)
 from belay_core.client.explanation import shown_state
 from belay_core.client.handle import RunHandle
+from belay_core.client.written import schema_at, written_complaint
 from belay_core.errors import InvalidInput, InvalidTransitionError, RunNotFoundError
 from belay_core.ids import RunId
 from belay_core.records import commands
+from belay_core.records.step_record import StepState
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.approvals import Decided, DecideOutcome
 from belay_core.stores.bundle import Stores
@@ -47,20 +55,24 @@ class DecisionOperations:
         digest: str | None = None,
         approval_id: str | None = None,
         step_key: str | None = None,
+        replace: bool = False,
     ) -> DecideOutcome:
         """Approve what a gate of the run asks; with ``edited`` the run continues with that instead.
 
-        ``of`` is the type of ``edited``, if that does not follow from the value. It is not compared with the
-        subject's, which only the workflow knows: an edit that does not fit sends the run to review.
+        ``of`` is the type of ``edited``, if that does not follow from the value. What is written has to fit the
+        subject's type: every member of it, no other, nothing converted.
+        ``replace`` replaces an earlier decision, as long as no worker has acted on it.
         ``gate`` may be left out if one gate waits; if several of one name do, ``approval_id`` or ``step_key`` (the
         call, such as ``map/order[3]/editor#1``) says which.
         ``digest`` is the ``subject_digest`` of what the approver saw; without it the decision is bound to the subject
         that this call reads. Raises ``InvalidTransitionError`` if no gate waits, and ``InvalidInput`` if several
         gates do and none is named, or if no approver is named.
         """
-        approval = await self._pending(run, gate, approval_id, step_key)
+        approval = await self._pending(run, gate, approval_id, step_key, replace=replace)
         text = None if edited is _KEEP else checked_value("edited", edited, of)
-        return await self.decide(approval, "approved", by=by, reason=reason, edited_text=text, digest=digest)
+        return await self.decide(
+            approval, "approved", by=by, reason=reason, edited_text=text, digest=digest, replace=replace
+        )
 
     async def reject(
         self,
@@ -72,10 +84,11 @@ class DecisionOperations:
         digest: str | None = None,
         approval_id: str | None = None,
         step_key: str | None = None,
+        replace: bool = False,
     ) -> DecideOutcome:
         """Reject what a gate of the run asks; parameters and errors as for ``approve``."""
-        approval = await self._pending(run, gate, approval_id, step_key)
-        return await self.decide(approval, "rejected", by=by, reason=reason, digest=digest)
+        approval = await self._pending(run, gate, approval_id, step_key, replace=replace)
+        return await self.decide(approval, "rejected", by=by, reason=reason, digest=digest, replace=replace)
 
     async def decide(
         self,
@@ -86,11 +99,14 @@ class DecisionOperations:
         reason: str | None = None,
         edited_text: str | None = None,
         digest: str | None = None,
+        replace: bool = False,
     ) -> DecideOutcome:
         """Decide one approval: ``Decided``, ``AlreadyDecided``, ``SubjectChanged``, ``TooLate``, ``NoSuchApproval``.
 
-        One decision counts. ``edited_text`` is JSON text. An approval given by its id needs the ``digest`` of what
-        was shown. Raises ``InvalidInput``, also if no approver is named.
+        One decision counts; with ``replace`` a later one, as long as no worker has acted on the first.
+        ``edited_text`` is JSON text that fits the subject's type: every member of it, no other, nothing converted. An
+        approval given by its id needs the ``digest`` of what was shown. Raises ``InvalidInput``, also if no approver
+        is named.
         """
         shown = approval.subject_digest if isinstance(approval, ApprovalRecord) else None
         edited = None if edited_text is None else checked_json("edited_text", edited_text)
@@ -102,7 +118,10 @@ class DecisionOperations:
             reason=_reason(reason),
             edited=edited,
             edited_digest=None if edited is None else text_digest(edited),
+            replace=replace,
         )
+        if edited is not None:
+            await self._check_edit(command.approval_id, edited)
         answer = await self._stores.approvals.decide(command)
         if isinstance(answer, Decided):
             run_id = approval.run_id if isinstance(approval, ApprovalRecord) else None
@@ -110,12 +129,18 @@ class DecisionOperations:
         return answer
 
     async def _pending(
-        self, run: str | RunHandle[Any], gate: str | None, approval_id: str | None, step_key: str | None
+        self,
+        run: str | RunHandle[Any],
+        gate: str | None,
+        approval_id: str | None,
+        step_key: str | None,
+        *,
+        replace: bool = False,
     ) -> ApprovalRecord:
         run_id = checked_run(run)
         waiting = [
             each
-            for each in await self._open(run_id)
+            for each in await (self._decided(run_id) if replace else self._open(run_id))
             if gate in (None, each.gate)
             and approval_id in (None, each.approval_id)
             and step_key in (None, each.step_key)
@@ -141,6 +166,24 @@ class DecisionOperations:
             return found
         histories = await self._stores.attempts.history(commands.History((run_id,)))
         return [each for history in histories for each in history.approvals if each.decision is None]
+
+    async def _decided(self, run_id: RunId) -> Sequence[ApprovalRecord]:
+        """Every approval of the run, decided or not, whose gate still waits."""
+        for history in await self._stores.attempts.history(commands.History((run_id,))):
+            waiting = {each.step_key for each in history.attempts if each.state is StepState.WAITING}
+            return [each for each in history.approvals if each.step_key in waiting]
+        return []
+
+    async def _check_edit(self, approval_id: str, edited: str) -> None:
+        """Raise ``InvalidInput`` for an edit that the subject's type does not have, where its schema is recorded."""
+        approval = await self._stores.approvals.find(approval_id)
+        if approval is not None:
+            await self._check_written("edited", approval.run_id, approval.step_key, edited)
+
+    async def _check_written(self, parameter: str, run_id: RunId, step_key: str, text: str) -> None:
+        for history in await self._stores.attempts.history(commands.History((run_id,))):
+            if (complaint := written_complaint(schema_at(history, step_key), text)) is not None:
+                raise InvalidInput(parameter, complaint)
 
     async def _run_state(self, run_id: RunId) -> str:
         """What the run does now, in words. Raises ``RunNotFoundError``."""

@@ -17,6 +17,14 @@ _LONGEST_OFFER = 500
 """Characters of the longest result that is written into a command."""
 
 
+_FIRST_CHANGE = {
+    "diverged": "deploy code that makes the recorded calls",
+    "undecodable": "deploy code whose types fit what is stored, or replace what was written (--replace)",
+    "poison": "find out what ended its workers",
+}
+"""What has to change before a review of a run as a whole is retried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One run, explained: ``state`` is a status or what a suspended run waits for, ``ways_out`` are CLI commands."""
@@ -134,6 +142,8 @@ def _review(history: RunHistory, since: Millis) -> tuple[str, Millis, tuple[str,
             f"{about_it} --retry",
             _command("resolve", run.run_id, "--give-up"),
         )
+    if not orphans and (first := _FIRST_CHANGE.get(str(why))):
+        detail = f"{detail}; before a retry, {first}: it comes back to this review otherwise"
     if why == "orphan":
         detail = next((_unkept(each) for each in orphans if each.step_key == step and each.error), detail)
     return f"it needs an operator's word ({why}{about}): {detail}", since, ways

@@ -14,7 +14,7 @@ from belay_core.errors import ValueRefused
 from belay_core.ids import ApprovalId
 from belay_core.records import commands
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import UNWANTED, StepKind, StepRecord, StepState
+from belay_core.records.step_record import SCHEMA, UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import ApprovalRecord, RunWait
 from belay_core.stores.approvals import AlreadyDecided, NotYet
 from belay_core.values import json
@@ -135,6 +135,12 @@ class GateCall:
         edit = approval.edited is None or text_digest(approval.edited) == approval.edited_digest
         if not same or not edit:
             self._execution.send_to_review("undecodable", approval.step_key, "the stored subject is not what was shown")
+        if approval.edited is not None:
+            try:
+                self._codec.decode_written(approval.edited)
+            except ValueRefused as refused:
+                # Before the gate is closed with it: until then the decision can be replaced.
+                self._execution.send_to_review("undecodable", approval.step_key, f"its edit does not fit: {refused}")
         return {"answer": approval.decision, "by": approval.decided_by, "reason": approval.reason}
 
     async def _lapse(self, asked: StepRecord, approval: ApprovalRecord) -> Answer | None:
@@ -195,7 +201,9 @@ class GateCall:
             idempotent=True,
             started_at_ms=self._execution.services.now(),
             input_digest=self._digest,
-            meta=self._execution.replay.origin(self._call),
+            meta=self._execution.replay.origin(
+                self._call, {SCHEMA: self._codec.schema} if self._codec.schema else None
+            ),
         )
 
     def _approval(self, asked: StepRecord) -> ApprovalRecord:

@@ -15,7 +15,7 @@ from belay_core.clock import Clock, Millis, Signal, event_or_time
 from belay_core.engine.loop_iterations import LoopIterations
 from belay_core.engine.recorded_order import ASKED, CODE, OPENED, RecordedOrder
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import StepRecord
+from belay_core.records.step_record import SCHEMA, StepRecord
 from belay_core.records.workflow_run import RunWait
 from belay_core.values import json
 from belay_core.workflows.scope import Scope
@@ -173,6 +173,7 @@ class ReplayScheduler:
     def ended_origin(self, call: Call, begun: StepRecord) -> str:
         """The ``meta`` of a record that is replaced as its answer gets its place."""
         facts = cast("dict[str, JsonValue]", json.decode(begun.meta))
+        facts.pop(SCHEMA, None)
         return json.encode({**facts, OPENED: call.opened})
 
     def release(self, call: Call) -> None:

@@ -21,7 +21,7 @@ from belay_core.engine.replay import Call
 from belay_core.engine.retry import next_attempt
 from belay_core.errors import ValueRefused
 from belay_core.records.attempt import JsonValue
-from belay_core.records.step_record import RETRIED, RETRY_AT, UNWANTED, StepKind, StepRecord, StepState
+from belay_core.records.step_record import RETRIED, RETRY_AT, SCHEMA, UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import RunWait
 from belay_core.values import json
 from belay_core.values.own_copy import OwnArguments, own_copy
@@ -229,7 +229,12 @@ class StepCall:
             return await self._back_off(last)
         if last.state is StepState.RUNNING:
             last = await self._record(
-                replace(last, state=StepState.ORPHANED, finished_at_ms=self._execution.services.now())
+                replace(
+                    last,
+                    state=StepState.ORPHANED,
+                    finished_at_ms=self._execution.services.now(),
+                    meta=json.encode({**_meta(last), **self._schema()}),
+                )
             )
         if self._step.idempotent and not _meta(last).get("unencodable"):
             return last
@@ -253,8 +258,17 @@ class StepCall:
         facts: dict[str, JsonValue] = {INSTEAD_OF: known.step_key}
         return self._ended(begun, StepState.ORPHANED, placed=False, meta=facts)
 
+    def _schema(self) -> dict[str, JsonValue]:
+        """What an operator may write as the result, for the client that checks it."""
+        return {SCHEMA: self._step.codec.schema} if self._step.codec.schema else {}
+
     def _as_it_happened(self, orphan: StepRecord) -> StepRecord:
         """An operator knows how it ended: what went wrong with keeping that counts no more."""
+        try:
+            self._step.codec.decode_written(orphan.outcome or "null")
+        except ValueRefused as refused:
+            # Before it is recorded as the result: until then the operator's word can be replaced.
+            self._execution.send_to_review("undecodable", orphan.step_key, f"the given result does not fit: {refused}")
         now, place = self._execution.services.now(), self._execution.replay.next_place(self._call)
         return replace(orphan, state=StepState.SUCCEEDED, recorded=place, finished_at_ms=now, error=None)
 
@@ -386,7 +400,7 @@ class StepCall:
             started_at_ms=begun.at_ms,
             input_digest=self._digest,
             recorded=self._execution.replay.next_place(self._call) if placed else None,
-            meta=self._execution.replay.origin(self._call, meta),
+            meta=self._execution.replay.origin(self._call, meta if placed else {**(meta or {}), **self._schema()}),
             finished_at_ms=floor(self._execution.services.stores.clock.now()),
             outcome=outcome,
             error=error,

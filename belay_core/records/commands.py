@@ -161,6 +161,8 @@ class Decide:
     edited: str | None = None
     edited_digest: str | None = None
     """SHA-256 over the UTF-8 of ``edited``, in lower-case hex; None without an edit."""
+    replace: bool = False
+    """Whether a decision that no worker has acted on yet is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class Resolve:
     by: str
     """The operator."""
     step_key: str | None = None
+    replace: bool = False
+    """Whether what was said of the orphan before is replaced; only as long as no worker has acted on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ RETRY_AT: Final = "retry_at"
 RETRIED: Final = "retried"
 """Member of the ``meta`` of a failed attempt that an operator's retry of the run took back: the last place then."""
 
+SCHEMA = "schema"
+"""In the ``meta`` of a gate that waits, and of a step that is orphaned: the JSON schema of what a person may write."""
+
 UNWANTED: frozenset[StepState] = frozenset({StepState.CANCELLED, StepState.ABANDONED})
 """States of a call that its workflow no longer awaited; a replay cancels it again."""
 

@@ -4,6 +4,7 @@ A codec gives back, fresh and resumed alike, a value that is equal to what was p
 something else is refused before it is recorded.
 """
 
+import functools
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -36,6 +37,7 @@ _SCALARS: Final[Mapping[Any, frozenset[type]]] = {
     int: frozenset({int}),
 }
 _SHORT: Final = 4_096
+_LARGEST_SCHEMA: Final = 16_384
 _WRITING: Final[Mapping[str, Any]] = {"mode": "json", "warnings": "error", "round_trip": True}
 """Fields under their own names, without computed ones: what their type accepts as input."""
 _READING: Final[Mapping[str, Any]] = {"by_name": True, "by_alias": True}
@@ -107,6 +109,33 @@ class Codec(Generic[T]):
         except ValueError:
             raise ValueRefused(f"the stored value does not fit {_name(self.annotation)}") from None
 
+    def decode_written(self, text: str) -> T:
+        """The value of a text that a person wrote: what is read is what is written, all of it and nothing else.
+
+        Raises ``ValueRefused`` also for a member that is unknown, doubled or left out, and for a value that would be
+        converted; it names the place.
+        """
+        try:
+            written = json.decode(text, unique_keys=True)
+        except json.JsonRefused as refused:
+            raise ValueRefused(f"the written value {refused}") from None
+        value = self.decode(text)
+        place = _difference(written, json.decode(self.encode(value)), "")
+        if place is not None:
+            where = f" at {place}" if place else ""
+            raise ValueRefused(f"the written value would be read as something else{where}")
+        return value
+
+    @functools.cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of what is written of this type; empty where it says nothing, or cannot be made."""
+        if self.annotation is Untyped:
+            return {}
+        from belay_core.values.json_schema import schema_of
+
+        found = schema_of(self.annotation)
+        return found if len(json.encode(found)) <= _LARGEST_SCHEMA else {}
+
     def _plain_value(self, text: str) -> Any:
         try:
             value = json.decode(text)
@@ -170,6 +199,25 @@ def _adapter(annotation: Any) -> Any:
 def _same(one: Any, other: Any) -> bool:
     """Whether two values are equal except for the order of lists that came from a set, which is arbitrary."""
     return one == other or _ordered(one) == _ordered(other)
+
+
+def _difference(written: JsonValue, read: JsonValue, path: str) -> str | None:
+    """Where what is read differs from what is written; a whole number may be read as a decimal one, not the reverse."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        for name in (*written, *read):
+            below = f"{path}.{name}" if path else name
+            if name not in written or name not in read:
+                return path if name not in read else below
+            if (place := _difference(written[name], read[name], below)) is not None:
+                return place
+        return None
+    if isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        places = (_difference(*pair, f"{path}[{index}]") for index, pair in enumerate(zip(written, read, strict=True)))
+        place = next((each for each in places if each is not None), None)
+        same_items = place is None or json.encode(_ordered(written)) == json.encode(_ordered(read))
+        return None if same_items else place
+    same = type(written) is type(read) or (type(written) is int and type(read) is float)
+    return None if same and written == read else path
 
 
 def _ordered(value: JsonValue) -> JsonValue:

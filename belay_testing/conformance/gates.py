@@ -226,3 +226,32 @@ class GatesChapter(Chapter):
             else:
                 assert parked == RunParked()
                 assert [taken.run.run_id for taken in await kit.acquire()] == [run_id]
+
+    async def test_a_decision_is_replaced_while_no_worker_has_the_run(self, kit: Kit) -> None:
+        lease = await kit.own()
+        await kit.ask(lease)
+        await kit.decide(by="ada", edited="1", edited_digest="x")
+        # The owner may be about to act on it.
+        assert await kit.decide(by="bob", replace=True) == AlreadyDecided("approved", "ada", kit.now)
+        await kit.park(lease, token="editor#1", seen_ms=(await kit.renew(lease)).pending_signal_ms)
+        kit.clock.advance(5)
+        assert await kit.decide(decision="rejected", by="bob", replace=True) == Decided(kit.now)
+        approval = await kit.approval("ap-1")
+        assert (approval.decision, approval.decided_by, approval.edited) == ("rejected", "bob", None)
+        assert (await kit.run()).ready_at_ms == kit.now
+        entry = (await kit.stores.journal.read(RunId("run-1")))[-1]
+        assert (entry.kind, json.loads(entry.facts)["replaces"]) == ("decided", "ada")
+        # Another subject and a decision of the clock's are no words of a person.
+        assert await kit.decide(by="mia", digest="other", replace=True) == SubjectChanged()
+        [taken] = await kit.acquire()
+        assert await kit.decide(by="mia", replace=True) == AlreadyDecided("rejected", "bob", kit.now)
+        await kit.record(taken.lease, kit.gate(state=StepState.SUCCEEDED, outcome="1", recorded=1))
+        await kit.park(taken.lease, reason="timer", wake_at_ms=kit.now + 60_000)
+        assert await kit.decide(by="mia", replace=True) == AlreadyDecided("rejected", "bob", kit.now)
+
+    async def test_a_gate_that_has_lapsed_is_not_decided_by_replacing(self, kit: Kit) -> None:
+        lease = await kit.own()
+        await kit.ask(lease, lapse_at_ms=kit.now + 5)
+        await kit.park(lease, token="editor#1", wake_at_ms=kit.now + 5)
+        kit.clock.advance(6)
+        assert await kit.decide(replace=True) == TooLate()

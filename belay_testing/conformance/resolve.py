@@ -1,6 +1,7 @@
 """How an operator resolves runs in review."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,3 +115,18 @@ class ResolveChapter(Chapter):
         await kit.park(lease)
         assert await kit.stores.runs.resolve(resolve_command(commands.Retry(), None)) == NotInReview()
         assert await kit.kinds() == ["created", "asked", "suspended"]
+
+    async def test_a_word_on_an_orphan_is_replaced_while_no_worker_has_the_run(self, kit: Kit) -> None:
+        await orphaned(kit)
+        await kit.stores.runs.resolve(resolve_command(commands.Happened("1")))
+        again = replace(resolve_command(commands.Retry()), by="bob")
+        assert await kit.stores.runs.resolve(again) == NotInReview()
+        kit.clock.advance(5)
+        assert await kit.stores.runs.resolve(replace(again, replace=True)) == Resolved(kit.now)
+        attempt = (await kit.attempts())["pay#1"]
+        assert (attempt.outcome, attempt.resolved_by, attempt.resolved_at_ms) == (None, "bob", kit.now)
+        assert json.loads(attempt.meta) == {"a": 1, "resolution": "retry"}
+        entry = (await kit.stores.journal.read(RunId("run-1")))[-1]
+        assert (entry.kind, json.loads(entry.facts)["replaces"]) == ("resolved", "ada")
+        await kit.acquire()
+        assert await kit.stores.runs.resolve(replace(again, replace=True)) == NotInReview()

@@ -322,4 +322,31 @@ CALLERS: Final[tuple[Mutant, ...]] = (
         by="ends_no_other_call",
         tests=("tests/integrations",),
     ),
+    mutant(
+        "edit_read_leniently",
+        "belay_core/engine/gate_call.py",
+        ("self._codec.decode_written(approval.edited)", "self._codec.decode(approval.edited)"),
+        by="checked_before_it_is_used",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "edit_not_checked_when_it_is_written",
+        "belay_core/client/decisions.py",
+        (
+            "        if edited is not None:\n            await self._check_edit(",
+            "        if False:\n            await self._check_edit(",
+        ),
+        by="not_of_the_subjects_type",
+        tests=_ENGINE,
+    ),
+    mutant(
+        "operators_result_read_leniently",
+        "belay_core/engine/step_call.py",
+        (
+            'self._step.codec.decode_written(orphan.outcome or "null")',
+            'self._step.codec.decode(orphan.outcome or "null")',
+        ),
+        by="stored_without_a_check",
+        tests=_ENGINE,
+    ),
 )

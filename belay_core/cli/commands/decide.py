@@ -28,6 +28,8 @@ _AT_GATE = [
     options.run,
     click.option("--gate", help="The gate; not needed where one waits."),
     click.option("--approval", metavar="ID", help="The one asking, where several gates share a name."),
+    click.option("--step", "step_key", metavar="KEY", help="The call that asks, where several gates share a name."),
+    click.option("--replace", is_flag=True, help="Replace the decision, if no worker has acted on it."),
     options.by,
     click.option("--reason", help="Why; kept with the decision, and seen by the workflow."),
     click.option("--digest", help="Decide only if this is the digest of the subject."),
@@ -54,6 +56,8 @@ class _DecisionRequest:
     reason: str | None
     digest: str | None
     yes: bool
+    step_key: str | None
+    replace: bool
     as_json: bool
     decision: Literal["approved", "rejected"]
     edited: str | None = None
@@ -97,6 +101,7 @@ async def _decide(session: CommandSession, *, request: _DecisionRequest) -> int:
         reason=request.reason,
         edited_text=request.edited,
         digest=request.digest,
+        replace=request.replace,
     )
     return _report(answer, request, approval)
 
@@ -106,7 +111,9 @@ async def _find_approval(session: CommandSession, request: _DecisionRequest) -> 
     meant = [
         each
         for each in (await session.client.history(request.run)).approvals
-        if request.gate in (None, each.gate) and request.approval in (None, each.approval_id)
+        if request.gate in (None, each.gate)
+        and request.approval in (None, each.approval_id)
+        and request.step_key in (None, each.step_key)
     ]
     waiting = [each for each in meant if each.decision is None]
     if len(waiting) > 1:

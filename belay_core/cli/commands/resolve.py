@@ -13,11 +13,10 @@ from belay_core.cli.identity import acting_user
 from belay_core.cli.json_input import stored_text
 from belay_core.cli.output import write_json, write_line
 from belay_core.cli.time_text import time_text
-from belay_core.errors import InvalidInput, InvalidTransitionError
+from belay_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from belay_core.records.commands import Resolution
-    from belay_core.records.step_record import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,18 @@ class _OperatorResolution:
 @click.option("--happened", metavar="JSON", help="The step took place, with this result.")
 @click.option("--retry", is_flag=True, help="The step did not take place, or may be done again: do it.")
 @click.option("--give-up", is_flag=True, help="Let the run fail.")
+@click.option("--replace", is_flag=True, help="Replace what was said of the step, if no worker has acted on it.")
 @options.by
 @options.database
 @options.as_json
-def resolve(
+def resolve(  # noqa: PLR0913  (each is an option of the command)
     *,
     run: str,
     step: str | None,
     happened: str | None,
     retry: bool,
     give_up: bool,
+    replace: bool,
     by: str | None,
     database: str | None,
     as_json: bool,
@@ -56,7 +57,8 @@ def resolve(
     """
     answer = _chosen(happened, retry=retry, give_up=give_up)
     return with_client(
-        database, partial(_resolved, run=run, step=step, answer=answer, by=acting_user(by), as_json=as_json)
+        database,
+        partial(_resolved, run=run, step=step, answer=answer, by=acting_user(by), replace=replace, as_json=as_json),
     )
 
 
@@ -73,10 +75,17 @@ def _chosen(happened: str | None, *, retry: bool, give_up: bool) -> _OperatorRes
 
 
 async def _resolved(
-    session: CommandSession, *, run: str, step: str | None, answer: _OperatorResolution, by: str, as_json: bool
+    session: CommandSession,
+    *,
+    run: str,
+    step: str | None,
+    answer: _OperatorResolution,
+    by: str,
+    replace: bool,
+    as_json: bool,
 ) -> int:
-    about = step or await _orphan(session, run, answer)
-    outcome = await session.client.resolve(run, answer.resolution, by=by, step_key=about)
+    about = step or await _orphan(session, run, answer, replace=replace)
+    outcome = await session.client.resolve(run, answer.resolution, by=by, step_key=about, replace=replace)
     at = time_text(outcome.resolved_at_ms)
     if as_json:
         write_json({"run_id": run, "step_key": about, "resolution": answer.name, "by": by, "resolved_at": at})
@@ -86,22 +95,14 @@ async def _resolved(
     return DONE
 
 
-async def _orphan(session: CommandSession, run: str, answer: _OperatorResolution) -> str | None:
-    """The key of the one step that waits for a resolution; None if the run as a whole does."""
+async def _orphan(session: CommandSession, run: str, answer: _OperatorResolution, *, replace: bool) -> str | None:
+    """The key of the step that is meant; None for a run as a whole. Giving up is about the run, where several are."""
+    from belay_core.client.written import orphan_meant
+
     history = await session.client.history(run)
-    latest = {each.step_key: each for each in history.attempts}
-    orphans = [each for each in latest.values() if _is_orphaned(each)]
-    open_ones = [each.step_key for each in orphans if each.resolved_at_ms is None]
-    if len(open_ones) == 1:
-        return open_ones[0]
-    if open_ones and answer.name != "give_up":
-        raise InvalidInput("step_key", f"several steps are orphaned, name one: {', '.join(open_ones)}")
-    if orphans and not open_ones:
-        last = orphans[-1]
-        said = f"{last.resolved_by} has said so at {time_text(last.resolved_at_ms)}"
-        raise InvalidTransitionError(f"run {run} has its word on step {last.step_key} and waits for a worker: {said}")
-    return None
-
-
-def _is_orphaned(attempt: "StepRecord") -> bool:
-    return attempt.state.value == "orphaned" and attempt.kind.value == "step"
+    try:
+        return orphan_meant(history, replace=replace)
+    except InvalidInput:
+        if answer.name != "give_up":
+            raise
+        return None

@@ -8,6 +8,8 @@ from belay_core.clock import Millis
 from belay_core.errors import ApprovalStoreError
 from belay_core.limits import MAX_SAFE_INTEGER
 from belay_core.records import commands
+from belay_core.records.run import RunStatus
+from belay_core.records.step_record import StepState
 from belay_core.records.workflow_run import ApprovalRecord
 from belay_core.stores.approvals import (
     AlreadyDecided,
@@ -23,7 +25,7 @@ from belay_core.stores.approvals import (
 )
 from belay_core.stores.attempts import BeginOutcome, Conflict, ExistingSame, Inserted, RecordOutcome
 from belay_drivers.sql.connection.database import Unknown, undone
-from belay_drivers.sql.schema.tables import approvals, runs, values
+from belay_drivers.sql.schema.tables import approvals, attempts, runs, values
 from belay_drivers.sql.statements.fences import OVER, Fence, Held, lock
 from belay_drivers.sql.statements.hot import decision_facts
 from belay_drivers.sql.statements.keys import key_of, step_digest
@@ -129,7 +131,7 @@ class _Decisions(EngineRole):
     async def _decide(self, command: commands.Decide, decision: "_Decision") -> DecideOutcome:
         """By one statement if possible, else in steps; in a caller's transaction always on its connection."""
         parts = self._parts
-        if parts.group_commit is None:
+        if parts.group_commit is None or command.replace:
             return await parts.database.write(decision.made, decision.repeated)
         sent = await parts.hot.decide(command, decision.now_ms)
         if isinstance(sent, Unknown):
@@ -205,22 +207,24 @@ class _Decision:
         if held is None or asked is None:
             return undone(tx, NoSuchApproval())
         self.run_id = asked["full_id"] or asked["run_id"]
-        refusal = self._refusal(asked, held)
+        refusal = self._refusal(tx, asked, held)
         if isinstance(refusal, AlreadyDecided) and again and self._is_ours(asked):
             return undone(tx, Decided(self.now_ms))
         if refusal is not None:
             return undone(tx, refusal)
-        self._store(tx, held, asked["gate"])
+        self._store(tx, held, asked)
         return Decided(self.now_ms)
 
     def _asked(self, tx: Connection) -> Columns | None:
         return tx.execute(_APPROVAL, {"b_approval": self._command.approval_id}).mappings().one_or_none()
 
-    def _refusal(self, asked: Columns, held: Held) -> DecideOutcome | None:
-        if asked["decision"] in COUNTING:
+    def _refusal(self, tx: Connection, asked: Columns, held: Held) -> DecideOutcome | None:
+        decided = asked["decision"] in COUNTING
+        if decided and not (self._command.replace and _is_unused(tx, asked, held)):
             return AlreadyDecided(asked["decision"], asked["decided_by"], asked["decided_at"])
         lapsed = asked["lapse_at"] is not None and held.now_ms >= asked["lapse_at"]
-        if asked["decision"] is not None or lapsed or held.row["status"] in OVER:
+        closed = not decided and (asked["decision"] is not None or lapsed)
+        if closed or held.row["status"] in OVER:
             return TooLate()
         if asked["subject_digest"] != self._command.digest:
             return SubjectChanged()
@@ -231,7 +235,7 @@ class _Decision:
         stored = (asked["decision"], asked["decided_by"], asked["decided_at"], asked["edited_digest"])
         return stored == (given.decision, given.by, self.now_ms, given.edited_digest)
 
-    def _store(self, tx: Connection, held: Held, gate: str) -> None:
+    def _store(self, tx: Connection, held: Held, asked: Columns) -> None:
         given = self._command
         changes = {
             "decision": given.decision,
@@ -242,7 +246,18 @@ class _Decision:
         }
         close_approval(tx, held, given.approval_id, changes)
         mark(tx, held)
-        note(tx, held, "decided", decision_facts(given, gate))
+        replaces = {} if asked["decision"] is None else {"replaces": asked["decided_by"]}
+        note(tx, held, "decided", {**decision_facts(given, asked["gate"]), **replaces})
+
+
+def _is_unused(tx: Connection, asked: Columns, held: Held) -> bool:
+    """Whether no worker has acted on the decision: none owns the run, and its gate still waits."""
+    waiting = select(attempts.c.attempt).where(
+        attempts.c.run_id == held.key,
+        attempts.c.step_key_digest == asked["step_key_digest"],
+        attempts.c.state == StepState.WAITING.value,
+    )
+    return held.row["status"] == RunStatus.SUSPENDED.value and tx.execute(waiting).first() is not None
 
 
 def _not_lapsed(asked: Columns, now_ms: Millis) -> NotYet | AlreadyDecided | None:

@@ -106,6 +106,8 @@ class _ReviewResolution:
         orphan = None if command.step_key is None else self._attempt(tx, held, command.step_key)
         if not self._fits(tx, held, orphan):
             return undone(tx, NotInReview())
+        if orphan is not None and orphan["resolved_at"] is not None:
+            self._facts["replaces"] = orphan["resolved_by"]
         entry: int = held.row["last_entry"] + 1
         note(tx, held, _RESOLVED, self._facts)
         self._sent = Noted(held.key, entry, self._now, _RESOLVED, json.encode(self._facts))
@@ -130,7 +132,7 @@ class _ReviewResolution:
         if status in OVER or (giving_up and status != RunStatus.SUSPENDED.value):
             return False
         if self._command.step_key is not None:
-            return orphan is not None and orphan["state"] == StepState.ORPHANED.value and orphan["resolved_at"] is None
+            return orphan is not None and orphan["state"] == StepState.ORPHANED.value and self._is_open(orphan, status)
         return (
             status == RunStatus.SUSPENDED.value
             and held.row["waiting_reason"] == IN_REVIEW
@@ -138,13 +140,16 @@ class _ReviewResolution:
             and (giving_up or not _is_resolved(tx, held))
         )
 
+    def _is_open(self, orphan: Columns, status: str) -> bool:
+        """Whether it has no word yet, or one that may be replaced: while no worker owns the run, none acts on it."""
+        return orphan["resolved_at"] is None or (self._command.replace and status == RunStatus.SUSPENDED.value)
+
     def _close(self, tx: Connection, held: Held, orphan: Columns) -> None:
         changes: dict[str, Any] = {"resolved_by": self._command.by, "resolved_at": self._now}
         resolution = self._command.resolution
         if not isinstance(resolution, commands.GiveUp):
             changes["meta"] = _with_resolution(orphan["meta"], _WORDS[type(resolution)])
-        if isinstance(resolution, commands.Happened):
-            changes["outcome"] = resolution.outcome
+        changes["outcome"] = resolution.outcome if isinstance(resolution, commands.Happened) else None
         change_attempt(tx, held, orphan["step_key_digest"], orphan["attempt"], changes)
 
 
