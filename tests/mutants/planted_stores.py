@@ -358,13 +358,13 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
     mutant(
         "second_decision_overwrites",
         _DECIDING,
-        ('        if asked["decision"] in COUNTING:', "        if False:"),
+        ("        if decided and not (self._command.replace and _is_unused(tx, asked, held)):", "        if False:"),
         by="first_decision or decided",
     ),
     mutant(
         "decision_after_the_lapse",
         _DECIDING,
-        ('if asked["decision"] is not None or lapsed or held', 'if asked["decision"] is not None or held'),
+        ('(asked["decision"] is not None or lapsed)', '(asked["decision"] is not None)'),
         by="lapse",
     ),
     mutant(
