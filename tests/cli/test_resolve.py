@@ -59,9 +59,23 @@ def test_a_word_that_was_given_is_not_given_again(cli: Cli):
     ended = cli("resolve", "r1", "--happened", "1", "--by", "bob")
     assert ended.code == 1
     assert ended.err == (
-        f"belay: run r1 has its word on step {first['step_key']} and waits for a worker: "
-        f"ana has said so at {first['resolved_at']}\n"
+        f"belay: run r1 has its word on step {first['step_key']}: "
+        f"ana has said so at {first['resolved_at']}; replace it, or start a worker\n"
     )
+    replaced = cli.json("resolve", "r1", "--happened", "1", "--by", "bob", "--replace")
+    assert (replaced["resolution"], replaced["by"]) == ("happened", "bob")
+    cli.work()
+    assert [each["attempt"] for each in cli.json("show", "r1")["attempts"]] == [1]
+
+
+def test_a_decision_is_replaced_before_a_worker_acts_on_it(cli: Cli):
+    cli.started("letter", "Ada", run_id="r1")
+    cli.work()
+    assert cli("reject", "r1", "--yes").code == 0
+    assert cli("approve", "r1", "--yes").code == 1
+    assert cli.json("approve", "r1", "--edit", '"Dear Bob"', "--replace", "--by", "bob")["outcome"] == "decided"
+    wrong = cli("approve", "r1", "--edit", "5", "--replace", "--by", "bob")
+    assert (wrong.code, wrong.err) == (2, "belay: edit: must be text\n")
     assert cli.json("resolve", "r1", "--retry", code=1)["error"]["type"] == "InvalidTransitionError"
 
 
