@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 
 from belay_core.client import Client, observe
 from belay_core.engine.dispatcher import Dispatcher
+from belay_core.engine.log_lines import StoreTrouble
 from belay_core.engine.services import Services, Watchers
 from belay_core.engine.settings import Settings
 from belay_core.errors import InvalidTransitionError, StoreAbsent
@@ -60,7 +61,9 @@ class Worker:
         self.client = Client(stores, telemetry=telemetry, middleware=middleware)
         """A client over the same stores, for this process; it has no approver."""
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="belay-step")
-        services = Services(watched, settings, jitter or SystemJitter(), self._pool, Watchers(watchers))
+        services = Services(
+            watched, settings, jitter or SystemJitter(), self._pool, Watchers(watchers), StoreTrouble(stores.clock)
+        )
         self.dispatcher = Dispatcher(services, catalogue(definitions))
         """Acquires and executes runs; ``belay_testing.drive`` drives it by hand."""
         self._background = background

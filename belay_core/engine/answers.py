@@ -56,6 +56,16 @@ class ExecutingStep(Protocol):
     def cuttable(self) -> bool:
         """Whether stopping its body half-way leaves no effect unknown."""
 
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """The key of its call."""
+
+    @property
+    @abstractmethod
+    def is_async(self) -> bool:
+        """Whether its body runs on the event loop."""
+
     @abstractmethod
     def cut(self) -> None:
         """Stop its body, as far as it can be stopped."""

@@ -143,6 +143,10 @@ class BodyExecution:
         """The name of the run's workflow."""
         return self.run.workflow or ""
 
+    def async_steps(self) -> list[str]:
+        """The keys of the async steps that are executing."""
+        return [each.key for each in self.executing if each.is_async]
+
     async def perform(
         self,
         call: Call,

@@ -7,15 +7,16 @@ from typing import Any
 from belay_core.clock import Millis
 from belay_core.engine.answers import Review
 from belay_core.engine.body_execution import BodyExecution
-from belay_core.engine.failures import read_facts, run_failure
+from belay_core.engine.failures import read_facts, read_failure, run_failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.log_lines import in_review, run_failed
 from belay_core.engine.recorded_steps import INSTEAD_OF, RecordedSteps
 from belay_core.engine.services import Services
 from belay_core.errors import ValueRefused
 from belay_core.records import commands
 from belay_core.records.run import RunStatus, TerminalRunStatus
 from belay_core.records.step_record import StepRecord, StepState
-from belay_core.records.workflow_run import RunEnd, RunWait
+from belay_core.records.workflow_run import RunEnd, RunSummary, RunWait
 from belay_core.stores.attempts import RunNotFound
 from belay_core.stores.run_contract import FenceLost
 from belay_core.stores.runs import PendingSignal, RunParkOutcome, SettleOutcome
@@ -29,10 +30,13 @@ _RANK = ("needs_review", "approval", "timer", "backoff", "released")
 class RunCompletion:
     """Each way gives the word for it, or None where there are news and nothing was written."""
 
-    def __init__(self, services: Services, handle: LeaseHandle, definition: Definition[Any, Any]) -> None:
+    def __init__(
+        self, services: Services, handle: LeaseHandle, definition: Definition[Any, Any], run: RunSummary
+    ) -> None:
         self._services = services
         self._handle = handle
         self._definition = definition
+        self._run = run
 
     async def finished(self, execution: BodyExecution, body: "asyncio.Task[Any]") -> str | None:
         """The body has ended: settle, unless an attempt is left whose end nobody knows."""
@@ -73,16 +77,22 @@ class RunCompletion:
         first = min(waits, key=lambda each: _RANK.index(each.reason))
         moments = [each.wake_at_ms for each in waits if each.wake_at_ms is not None]
         waiting = RunWait(first.reason, first.token, min(moments, default=None))
-        request: str | None = None
-        if first.reason == "needs_review":
-            request = _about(records, first.token).request()
-        return await self._park(commands.Park(self._handle.lease, waiting, request, None, self._handle.seen_ms, notes))
+        review = _about(records, first.token) if first.reason == "needs_review" else None
+        return await self._park_unless_signalled(waiting, review, notes)
 
     async def park_for_review(self, review: Review, notes: tuple[str, ...]) -> str | None:
         """An operator has to look."""
-        waiting = RunWait("needs_review", review.step_key)
-        seen = self._handle.seen_ms
-        return await self._park(commands.Park(self._handle.lease, waiting, review.request(), None, seen, notes))
+        return await self._park_unless_signalled(RunWait("needs_review", review.step_key), review, notes)
+
+    async def _park_unless_signalled(
+        self, waiting: RunWait, review: Review | None, notes: tuple[str, ...]
+    ) -> str | None:
+        request = None if review is None else review.request()
+        command = commands.Park(self._handle.lease, waiting, request, None, self._handle.seen_ms, notes)
+        word = await self._park(command)
+        if word is not None and review is not None:
+            in_review(self._run, review)
+        return word
 
     async def released(self, notes: tuple[str, ...]) -> str | None:
         """This worker leaves; any other may go on at once."""
@@ -94,7 +104,10 @@ class RunCompletion:
     ) -> str | None:
         command = commands.Settle(self._handle.lease, status, result, error, self._handle.seen_ms, notes)
         answer = await self._last(self._services.stores.runs.settle, command)
-        return self._closed(answer, status.value, RunEnd(status, result, error))
+        word = self._closed(answer, status.value, RunEnd(status, result, error))
+        if word is not None and status is RunStatus.FAILED:
+            run_failed(self._run, read_failure(error)[0])
+        return word
 
     async def _park(self, command: commands.Park) -> str | None:
         return self._closed(await self._last(self._services.stores.runs.park, command), "suspended")

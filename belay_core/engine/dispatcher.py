@@ -1,13 +1,13 @@
 """A worker's inside: takes runs, has them drained side by side, and leaves in good order (kernel 7 and 21)."""
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, cast
 
 from belay_core.clock import Signal, event_or_time
 from belay_core.engine.lease import LeaseHandle, LeaseKeeper, keep
+from belay_core.engine.log_lines import LOG, code_of
 from belay_core.engine.run_executor import RunExecutor
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError, StoresUnusable
@@ -19,7 +19,6 @@ from belay_core.records.owner import OwnerId
 from belay_core.stores.runs import Acquired
 from belay_core.workflows.definition import Definition
 
-_LOG = logging.getLogger("belay")
 _LONGEST_WAIT = 5.0
 _LATELY_MS = 1_000
 """How long after runs were taken more of them are expected."""
@@ -45,7 +44,7 @@ class Dispatcher:
         self._looked_for_dead = float("-inf")
         self._woke = float("-inf")
         self._took = float("-inf")
-        self.keeper = LeaseKeeper(self._stores, self.handles)
+        self.keeper = LeaseKeeper(self._stores, self.handles, services.trouble, self._executing)
 
     @property
     def in_hand(self) -> int:
@@ -60,6 +59,10 @@ class Dispatcher:
         """The runs in hand."""
         return [each.handle for each in self._executors]
 
+    def _executing(self) -> list[str]:
+        """The async steps that are executing, by run and key."""
+        return [step for each in self._executors for step in each.executing]
+
     async def work_for_ever(self) -> None:
         """Take and drain runs until ``leave`` is called; nothing is worked on where nobody keeps the leases."""
         try:
@@ -70,7 +73,7 @@ class Dispatcher:
                 keeping.cancel()
         except BaseException as error:
             if isinstance(error, Exception):
-                _LOG.exception("the worker broke off; its runs are left to their leases")
+                LOG.exception("the worker broke off; its runs are left to their leases")
             self.drop()
             await self.finish_all()
             unusable = _unusable(error)
@@ -116,12 +119,13 @@ class Dispatcher:
                 self._freed.clear()
                 try:
                     await self.take(waking=self._notifier())
+                    self._services.trouble.succeeded()
                     wait = self._pause()
                     if self._more and self._room > 0:
                         # Some have ended while more were taken.
                         self._freed.set()
                 except StoreError as error:
-                    _LOG.warning("looking for runs failed; trying again", extra={"code": error.code})
+                    self._services.trouble.failed("looking for runs", error)
                     wait = min(_LONGEST_WAIT, wait * 2 * (0.5 + self._services.jitter.draw()))
                 await event_or_time(self._freed, self._stores.clock, wait)
 
@@ -204,9 +208,11 @@ class Dispatcher:
                 await asyncio.wait(earlier)
             await executor.run()
         except StoreError as error:
-            _LOG.error("a run could not be closed", extra={**facts, "code": error.code})
+            LOG.error(
+                "run %s could not be closed: %s", facts["run_id"], code_of(error), extra={**facts, "code": error.code}
+            )
         except Exception as error:  # noqa: BLE001  (a defect of one run must not be one of the worker)
-            _LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
+            LOG.exception("a run broke off; it is left to its lease", extra={**facts, "code": type(error).__name__})
         finally:
             if self._room <= 0:
                 self._freed.set()

@@ -1,12 +1,12 @@
 """Holding a run: the lease, what is known of it, and the writes made under it."""
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NoReturn, TypeVar, assert_never
 
 from belay_core.clock import Millis, Signal, event_or_time
+from belay_core.engine.log_lines import StoreTrouble, lease_lapsed, loop_blocked
 from belay_core.engine.services import Services
 from belay_core.errors import BelayError, StoreError
 from belay_core.records import commands
@@ -247,7 +247,9 @@ class LeaseHandle:
             except StoreError as error:
                 if error.code != "persistence_failed":
                     raise
+                self._services.trouble.failed("a write", error)
             else:
+                self._services.trouble.succeeded()
                 if isinstance(answer, Recorded):
                     self._confirm(sent_at, answer)
                 return answer
@@ -295,16 +297,21 @@ class LeaseHandle:
         raise LeaseLost
 
 
-_LOG = logging.getLogger("belay")
-
-
 class LeaseKeeper:
     """Renews the leases of all runs in hand together, and lets go of those that were not confirmed in time."""
 
-    def __init__(self, stores: Stores, handles: Callable[[], Iterable[LeaseHandle]]) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        handles: Callable[[], Iterable[LeaseHandle]],
+        trouble: StoreTrouble,
+        executing: Callable[[], Sequence[str]],
+    ) -> None:
         self._stores = stores
         self._handles = handles
-        self._failing = False
+        self._trouble = trouble
+        self._executing = executing
+        """The async steps that are executing, by run and key."""
 
     async def renew_for_ever(self) -> None:
         """Renew once an interval."""
@@ -315,8 +322,10 @@ class LeaseKeeper:
     async def watch_for_ever(self) -> None:
         """Enforce the deadlines once an interval, or when the first of them is due; a renewal that hangs is no help."""
         while True:
-            left = self.release_lapsed()
-            await self._stores.clock.sleep(min(left, self._stores.lease.interval_ms) / 1000)
+            left = min(self.release_lapsed(), self._stores.lease.interval_ms)
+            began = self._stores.clock.elapsed()
+            await self._stores.clock.sleep(left / 1000)
+            loop_blocked(self._stores.clock.elapsed() - began - left, self._executing())
 
     async def renew(self) -> None:
         """Renew every lease in hand, in one statement."""
@@ -327,11 +336,9 @@ class LeaseKeeper:
         try:
             answers = await self._stores.runs.renew(commands.Renew(tuple(each.lease for each in handles)))
         except StoreError as error:
-            if not self._failing:
-                _LOG.warning("lease renewal failed", extra={"code": error.code})
-            self._failing = True
+            self._trouble.failed("lease renewal", error)
             return
-        self._failing = False
+        self._trouble.succeeded()
         for handle, answer in zip(handles, answers, strict=True):
             handle.renewed(sent_at, answer)
 
@@ -344,7 +351,7 @@ class LeaseKeeper:
             if rest > 0:
                 left = min(left, rest)
             elif not handle.lost:
-                _LOG.warning("run lease lapsed; interrupting owned work", extra={"run_id": handle.lease.run_id})
+                lease_lapsed(handle.lease)
                 handle.let_go()
         return left
 

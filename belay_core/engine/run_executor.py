@@ -13,6 +13,7 @@ from belay_core.engine.body_execution import BodyExecution
 from belay_core.engine.completion import RunCompletion
 from belay_core.engine.context_backend import EngineBackend
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.log_lines import taken_over
 from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.services import Services
 from belay_core.engine.unwind import forget, unwind
@@ -56,9 +57,10 @@ class RunExecutor:
         self._history = history
         """What is recorded of the run; None where it has yet to be read."""
         self._definition = definition
-        self._closing = RunCompletion(services, self.handle, definition)
+        self._closing = RunCompletion(services, self.handle, definition, acquired.run)
         self._idle: asyncio.Task[int] | None = None
         """Watches for the play to be idle, from the first moment at which it may be."""
+        self._executed: BodyExecution | None = None
         self._leaving = False
         self._grace_over = False
 
@@ -67,6 +69,8 @@ class RunExecutor:
         run, lease = self._run, self.handle.lease
         facts = ExecutionFacts(run.run_id, self._definition.name, lease.epoch, lease.owner.host_id, run.trace)
         outcome = "failure"
+        if run.takeovers:
+            taken_over(run, lease)
         with self._services.watchers.execution(facts) as close:
             try:
                 with self._services.stores.notifier.listening(run.run_id, self.handle.signal):
@@ -76,6 +80,11 @@ class RunExecutor:
             finally:
                 close(outcome)
         return outcome
+
+    @property
+    def executing(self) -> list[str]:
+        """The async steps that are executing, by run and key."""
+        return [] if self._executed is None else [f"{self._run.run_id}/{key}" for key in self._executed.async_steps()]
 
     def leave(self) -> None:
         """Begin nothing new, and let the run go when its running steps have ended."""
@@ -106,6 +115,7 @@ class RunExecutor:
         return await self._execution(BodyExecution(self._services, self.handle, history, self._definition.code))
 
     async def _execution(self, execution: BodyExecution) -> str | None:
+        self._executed = execution
         execution.held = self._leaving
         execution.root.task = body = asyncio.create_task(caught(lambda: self._body(execution)))
         try:
@@ -121,6 +131,7 @@ class RunExecutor:
             return await self._close(end, execution, body, waits)
         finally:
             execution.broken = None  # its frames hold the play
+            self._executed = None
 
     async def _body(self, execution: BodyExecution) -> Any:
         """The author's body with its decoded input."""

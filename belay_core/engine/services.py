@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 from belay_core.clock import Millis, reading
+from belay_core.engine.log_lines import StoreTrouble
 from belay_core.engine.loop_iterations import LoopIterations
 from belay_core.engine.settings import Settings
 from belay_core.jitter import Jitter
@@ -72,6 +73,8 @@ class Services:
     jitter: Jitter
     threads: Executor
     watchers: Watchers
+    trouble: StoreTrouble
+    """What is said of stores that fail."""
     iterations: LoopIterations = field(default_factory=LoopIterations)
 
     def now(self) -> Millis:

@@ -15,6 +15,7 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
 from belay_core.engine.body_execution import BodyExecution, EngineTask
 from belay_core.engine.failures import failure
+from belay_core.engine.log_lines import attempt_failed
 from belay_core.engine.recorded_order import is_retried
 from belay_core.engine.recorded_steps import INSTEAD_OF, is_orphan
 from belay_core.engine.replay import Call
@@ -174,6 +175,16 @@ class StepCall:
     def cut(self) -> None:
         """Stop the body, as far as it can be stopped: what runs in a thread goes on there."""
         self._body.cut()
+
+    @property
+    def key(self) -> str:
+        """The key of its call."""
+        return self._call.key
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its body runs on the event loop."""
+        return self._step.is_async
 
     @property
     def cuttable(self) -> bool:
@@ -371,6 +382,7 @@ class StepCall:
         wait = next_attempt(self._step.retry, error, failed_before, services.jitter)
         if wait is not None:
             meta[RETRY_AT] = services.now() + wait
+        attempt_failed(self._execution.run, self._call.key, begun.number, error, wait)
         return self._ended(begun, StepState.FAILED, error=text, meta=meta)
 
     def _unencodable(self, begun: Begun, error: Exception) -> StepRecord:
