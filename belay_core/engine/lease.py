@@ -249,7 +249,8 @@ class LeaseHandle:
                     raise
                 self._services.trouble.failed("a write", error)
             else:
-                self._services.trouble.succeeded()
+                if self._services.trouble.since is not None:
+                    self._services.trouble.succeeded()
                 if isinstance(answer, Recorded):
                     self._confirm(sent_at, answer)
                 return answer

@@ -70,22 +70,23 @@ class StoreTrouble:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since: float | None = None
+        self.since: float | None = None
+        """The time at which it began; None where there is none."""
         self._failed = 0
 
     def failed(self, what: str, error: StoreError) -> None:
         """A call failed and is repeated."""
         self._failed += 1
-        if self._since is None:
-            self._since = self._clock.elapsed()
+        if self.since is None:
+            self.since = self._clock.elapsed()
             code = code_of(error)
             LOG.warning("%s failed: %s; trying again until it succeeds", what, code, extra={"code": code})
 
     def succeeded(self) -> None:
         """A call succeeded."""
-        if self._since is None:
+        if self.since is None:
             return
-        seconds, self._since = (self._clock.elapsed() - self._since) / 1000, None
+        seconds, self.since = (self._clock.elapsed() - self.since) / 1000, None
         LOG.warning(
             "the stores answer again after %.1f s and %d failed calls",
             seconds,
