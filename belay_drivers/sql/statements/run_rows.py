@@ -154,6 +154,15 @@ def close_approval(tx: Connection, held: Held, approval_id: str, changes: Mappin
     )
 
 
+def ask_again(tx: Connection, held: Held, digest: str) -> None:
+    """Take back that an approval was decided: the run has yet to go on, and its gate waits again."""
+    tx.execute(
+        update(approvals)
+        .where(approvals.c.run_id == held.key, approvals.c.step_key_digest == digest)
+        .values(decision=None, decided_at=None)
+    )
+
+
 def change_attempt(tx: Connection, held: Held, digest: str, attempt: int, changes: Mapping[str, object]) -> None:
     """Change columns of one attempt."""
     tx.execute(

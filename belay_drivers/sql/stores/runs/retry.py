@@ -18,7 +18,7 @@ from belay_drivers.sql.schema.tables import approvals, attempts, runs, values
 from belay_drivers.sql.statements.fences import NOT_WAITING, Held, lock
 from belay_drivers.sql.statements.keys import key_of
 from belay_drivers.sql.statements.rows import Columns, step_record
-from belay_drivers.sql.statements.run_rows import Noted, change_attempt, note
+from belay_drivers.sql.statements.run_rows import Noted, ask_again, change_attempt, note
 from belay_drivers.sql.stores.base import EngineRole
 
 _RETRIED: Final = "belay.retried"
@@ -27,11 +27,6 @@ _ERROR: Final = select(values.c.error).where(values.c.run_id == bindparam("b_run
 _ATTEMPTS: Final = select(attempts).where(attempts.c.run_id == bindparam("b_run")).order_by(attempts.c.attempt)
 _WITHDRAWN: Final = select(approvals.c.step_key_digest, approvals.c.decided_at).where(
     approvals.c.run_id == bindparam("b_run"), approvals.c.decision == "withdrawn"
-)
-_ASK_AGAIN: Final = (
-    update(approvals)
-    .where(approvals.c.run_id == bindparam("b_run"), approvals.c.step_key_digest == bindparam("b_digest"))
-    .values(decision=None, decided_at=None)
 )
 _GO_ON: Final = (
     update(runs)
@@ -147,7 +142,7 @@ def _open_again(tx: Connection, held: Held, last: Sequence[Columns], place: int)
             waiting: dict[str, Any] = {"state": StepState.WAITING.value, "recorded": None, "finished_at": None}
             if row["kind"] == StepKind.SLEEP.value or digest in withdrawn:
                 change_attempt(tx, held, digest, row["attempt"], waiting)
-                tx.execute(_ASK_AGAIN, {"b_run": held.key, "b_digest": digest})
+                ask_again(tx, held, digest)
 
 
 def _members(text: str | None) -> dict[str, JsonValue]:
