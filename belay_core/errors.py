@@ -9,7 +9,7 @@ BelayError
 │  ├─ WaitingStoreError · JournalError · ChangesError · RetentionError
 │  │                      invalid_run · constraint · decode_failed · persistence_failed
 │  └─ WriterError         constraint · persistence_failed · commit_unknown · inside · ended · unsupported
-├─ DatabaseError(code)    busy · constraint · io · unsupported · unknown      (only ever a cause)
+├─ DatabaseError(code)    busy · constraint · content · io · unsupported · unknown      (only ever a cause)
 ├─ StoresUnusable(state)  the stores were closed, or belong to another event loop or process
 ├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
 ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
@@ -47,7 +47,7 @@ RetentionCode: TypeAlias = Literal["invalid_run", "constraint", "decode_failed",
 """What can go wrong where runs are deleted."""
 WriterCode: TypeAlias = Literal["constraint", "persistence_failed", "commit_unknown", "inside", "ended", "unsupported"]
 """What can go wrong in a write of several operations."""
-DatabaseCode: TypeAlias = Literal["busy", "constraint", "io", "unsupported", "unknown"]
+DatabaseCode: TypeAlias = Literal["busy", "constraint", "content", "io", "unsupported", "unknown"]
 """What kind of failure a database reported."""
 SchemaState: TypeAlias = Literal["empty", "foreign", "older", "newer", "altered"]
 """How a database differs from what this code needs."""
@@ -90,6 +90,12 @@ class StoreError(BelayError):
         self.method = method
         self.detail = detail
         self.cause = None if cause is None else MappingProxyType(dict(cause))
+
+
+def refuses_content(error: StoreError) -> bool:
+    """Whether the database refuses what was to be written for what it holds: sent again, it is refused again."""
+    cause = None if error.cause is None else error.cause.get("cause")
+    return isinstance(cause, DatabaseError) and cause.code == "content"
 
 
 class RunStoreError(StoreError):

@@ -11,6 +11,7 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Answer, ExecutingStep, Review, ReviewNeeded
 from belay_core.engine.author_cancel import cancel_again
 from belay_core.engine.lease import LeaseHandle, LeaseLost
+from belay_core.engine.log_lines import code_of
 from belay_core.engine.recorded_order import RecordedOrder
 from belay_core.engine.recorded_steps import RecordedSteps
 from belay_core.engine.replay import Call, ReplayScheduler
@@ -390,7 +391,7 @@ class BodyExecution:
 
     async def _stopped(self, error: BelayError) -> NoReturn:
         if isinstance(error, StoreError):
-            self.review = self.review or Review("undecodable", None, error.code)
+            self.review = self.review or Review("undecodable", None, f"a write was refused: {code_of(error)}")
             self.handle.signal.set()
         await self.never()
         raise error

@@ -9,10 +9,10 @@ from belay_core.engine.answers import Review
 from belay_core.engine.body_execution import BodyExecution
 from belay_core.engine.failures import read_facts, read_failure, run_failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
-from belay_core.engine.log_lines import in_review, run_failed
+from belay_core.engine.log_lines import code_of, in_review, run_failed
 from belay_core.engine.recorded_steps import INSTEAD_OF, RecordedSteps
 from belay_core.engine.services import Services
-from belay_core.errors import ValueRefused
+from belay_core.errors import StoreError, ValueRefused, refuses_content
 from belay_core.records import commands
 from belay_core.records.run import RunStatus, TerminalRunStatus
 from belay_core.records.step_record import StepRecord, StepState
@@ -103,7 +103,17 @@ class RunCompletion:
         self, status: TerminalRunStatus, notes: tuple[str, ...], result: str | None = None, error: str | None = None
     ) -> str | None:
         command = commands.Settle(self._handle.lease, status, result, error, self._handle.seen_ms, notes)
-        answer = await self._last(self._services.stores.runs.settle, command)
+        try:
+            answer = await self._last(self._services.stores.runs.settle, command)
+        except StoreError as refusal:
+            if not refuses_content(refusal):
+                raise
+            # Its result, or the text of its error: a run that can never be settled would be taken over for ever.
+            what = "result" if status is RunStatus.COMPLETED else "error"
+            refused = run_failure(ValueRefused(f"{what}: the database refuses it: {code_of(refusal)}"))
+            command = replace(command, status=RunStatus.FAILED, result=None, error=refused)
+            status, result, error = RunStatus.FAILED, None, refused
+            answer = await self._last(self._services.stores.runs.settle, command)
         word = self._closed(answer, status.value, RunEnd(status, result, error))
         if word is not None and status is RunStatus.FAILED:
             run_failed(self._run, read_failure(error)[0])

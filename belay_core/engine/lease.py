@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeVar, assert_never
 from belay_core.clock import Millis, Signal, event_or_time
 from belay_core.engine.log_lines import StoreTrouble, lease_lapsed, loop_blocked
 from belay_core.engine.services import Services
-from belay_core.errors import BelayError, StoreError
+from belay_core.errors import BelayError, StoreError, refuses_content
 from belay_core.records import commands
 from belay_core.records.owner import Lease
 from belay_core.records.step_record import StepRecord
@@ -245,7 +245,7 @@ class LeaseHandle:
             try:
                 answer = await give(command)
             except StoreError as error:
-                if error.code != "persistence_failed":
+                if error.code != "persistence_failed" or refuses_content(error):
                     raise
                 self._services.trouble.failed("a write", error)
             else:

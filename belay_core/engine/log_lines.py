@@ -98,7 +98,7 @@ class StoreTrouble:
 
 def code_of(error: StoreError) -> str:
     """The error's code, with that of the database where there is one."""
-    cause = error.__cause__
+    cause = None if error.cause is None else error.cause.get("cause")
     return f"{error.code} ({cause})" if isinstance(cause, DatabaseError) else error.code
 
 

@@ -15,12 +15,12 @@ from belay_core.clock import Millis
 from belay_core.engine.answers import Answer
 from belay_core.engine.body_execution import BodyExecution, EngineTask
 from belay_core.engine.failures import failure
-from belay_core.engine.log_lines import attempt_failed
+from belay_core.engine.log_lines import attempt_failed, code_of
 from belay_core.engine.recorded_order import is_retried
 from belay_core.engine.recorded_steps import INSTEAD_OF, is_orphan
 from belay_core.engine.replay import Call
 from belay_core.engine.retry import next_attempt
-from belay_core.errors import ValueRefused
+from belay_core.errors import StoreError, ValueRefused, refuses_content
 from belay_core.records.attempt import JsonValue
 from belay_core.records.step_record import RETRIED, RETRY_AT, SCHEMA, UNWANTED, StepKind, StepRecord, StepState
 from belay_core.records.workflow_run import RunWait
@@ -324,7 +324,13 @@ class StepCall:
             if not self._step.idempotent:
                 await self._record(self._running(begun))
             ended = await self._outcome(begun, failed_before)
-            await execution.handle.record(ended)
+            try:
+                await execution.handle.record(ended)
+            except StoreError as refusal:
+                if not refuses_content(refusal):
+                    raise
+                ended = self._unencodable(begun, ValueRefused(f"the database refuses it: {code_of(refusal)}"))
+                await execution.handle.record(ended)
             execution.records.add(ended)
             return ended
         finally:

@@ -15,7 +15,17 @@ from belay_drivers.sql.connection.dialect import Failure, Fate, Mark, SqlDialect
 
 _RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
-_CLASSES: Final[dict[str, DatabaseCode]] = {"23": "constraint", "0A": "unsupported", "57": "busy", "58": "io"}
+_CLASSES: Final[dict[str, DatabaseCode]] = {
+    "0A": "unsupported",
+    "22": "content",
+    "23": "constraint",
+    "42": "content",
+    "54": "content",
+    "57": "busy",
+    "58": "io",
+}
+_MENDED_OUTSIDE: Final = frozenset({"42501", "42P01", "42703", "42704", "42883"})
+"""A right, a table, a column, a type or a function is missing: a grant or a migration mends it, and no other value."""
 # The last one is raised if the server has announced the end of a session, and its socket is not closed yet.
 _GONE: Final = (OSError, asyncio.TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _FATES: Final = frozenset[Fate]({"committed", "aborted", "in progress"})
@@ -92,7 +102,7 @@ class PostgresDialect(SqlDialect):
                 return _failure(sqlstate)
         if any(isinstance(link, asyncpg.DataError | UnicodeEncodeError | OverflowError) for link in links):
             # The driver refused a value before anything was sent.
-            return Failure("unknown")
+            return Failure("content")
         if isinstance(error, PoolTimeout):
             return Failure("busy", again=True)
         if any(isinstance(link, _GONE) for link in links):
@@ -107,6 +117,8 @@ def _failure(sqlstate: str) -> Failure:
         return Failure("busy", sqlstate, again=True)
     if sqlstate in _LOST or sqlstate.startswith("08"):
         return Failure("io", sqlstate, lost=True)
+    if sqlstate in _MENDED_OUTSIDE:
+        return Failure("unknown", sqlstate)
     return Failure(_CLASSES.get(sqlstate[:2], "unknown"), sqlstate)
 
 

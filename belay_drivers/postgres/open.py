@@ -8,8 +8,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from belay_core.clock import Clock, SystemClock, reading
+from belay_core.errors import InvalidInput
 from belay_core.ids import IdSource, Uuid7Ids
-from belay_core.stores.bundle import Stores
+from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.drivers import Migrations
 from belay_drivers.postgres.channel import PostgresChannel, StatementClient, TransactionChannel
 from belay_drivers.postgres.clock import FollowingClock
@@ -69,7 +70,7 @@ async def open_postgres(
     database = Database(_engines(engine, address, channel), DIALECT)
     group_commit = GroupCommit(database, channel, PipelineTuner())
     try:
-        times = await database.read(lambda tx: verify(tx, planned([OWN]), DIALECT))
+        times = await database.read(_verified)
         sampler = None
         if clock is None:
             sampler = _ClockSampler(database, FollowingClock(stale_after_ms=times.stale_after_ms))
@@ -94,6 +95,18 @@ async def open_postgres(
         await engine.dispose()
 
 
+def _verified(tx: Connection) -> LeaseTimes:
+    _require_utf8(tx)
+    return verify(tx, planned([OWN]), DIALECT)
+
+
+def _require_utf8(tx: Connection) -> None:
+    """Raise ``InvalidInput`` for a database of another encoding: it would refuse texts that belay has to keep."""
+    encoding = tx.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise InvalidInput("url", f"its database has the encoding {encoding}; create one WITH ENCODING 'UTF8'")
+
+
 def _clock_options(sampler: "_ClockSampler | None") -> DriverOptions:
     """The driver options of a clock that follows the database's."""
     if sampler is None:
@@ -114,6 +127,7 @@ async def migrate_postgres(
     sent: list[tuple[int, str]] = []
 
     def migrate(tx: Connection) -> list[tuple[int, str]]:
+        _require_utf8(tx)
         if not missing(tx, steps):
             return []
         for statement in _PATIENCE:

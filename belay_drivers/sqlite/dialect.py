@@ -16,6 +16,7 @@ _KINDS: Final[tuple[tuple[str, DatabaseCode, bool], ...]] = (
     ("SQLITE_LOCKED", "busy", True),
     ("SQLITE_CONSTRAINT", "constraint", False),
     ("SQLITE_MISMATCH", "constraint", False),
+    ("SQLITE_TOOBIG", "content", False),
     ("SQLITE_IOERR", "io", False),
     ("SQLITE_CANTOPEN", "io", False),
     ("SQLITE_FULL", "io", False),
@@ -76,6 +77,9 @@ class SqliteDialect(SqlDialect):
             if isinstance(link, sqlite3.Error):
                 return _failure(getattr(link, "sqlite_errorname", None))
         if isinstance(error, StatementError | OSError | OverflowError | UnicodeEncodeError):
+            if any(isinstance(link, OverflowError | UnicodeEncodeError) for link in causes_of(error)):
+                # The driver refused a value before anything was executed.
+                return Failure("content")
             return Failure("io" if isinstance(error, OSError) else "unknown")
         return None
 

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import asyncpg
 import pytest
 
 from belay_core.clock import SystemClock
@@ -16,6 +17,8 @@ from belay_core.records.owner import OwnerId
 from belay_core.stores import find_migrations, open_stores
 from belay_drivers.postgres import open_postgres
 from belay_drivers.postgres.clock import FollowingClock
+from belay_drivers.postgres.dialect import DIALECT as POSTGRES
+from belay_drivers.postgres.open import migrate_postgres
 from belay_drivers.sqlite import open_sqlite
 
 
@@ -219,3 +222,33 @@ async def test_for_a_pooler_by_transaction_nothing_is_kept_in_a_session(belay_po
             return prepared, kept, tx.exec_driver_sql("SHOW statement_timeout").scalar_one()
 
         assert await database_of(stores).read(look) == (0, 0, "5s")
+
+
+async def test_a_database_of_another_encoding_is_refused(belay_postgres_server, belay_postgres_names):
+    name = next(belay_postgres_names)
+    connection = await asyncpg.connect(belay_postgres_server.database_url("postgres").replace("+asyncpg", ""))
+    await connection.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    await connection.close()
+    url = belay_postgres_server.database_url(name)
+    words = "url: its database has the encoding LATIN1; create one WITH ENCODING 'UTF8'"
+    with pytest.raises(InvalidInput, match=words):
+        await migrate_postgres(url)
+    with pytest.raises(InvalidInput, match=words):
+        async with open_postgres(url):
+            pass
+    belay_postgres_server.drop_database(name)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "code"),
+    [
+        ("22001", "content"), ("22P05", "content"), ("22021", "content"), ("42804", "content"), ("54000", "content"),
+        ("42501", "unknown"), ("42P01", "unknown"), ("42703", "unknown"), ("3F000", "unknown"), ("23505", "constraint"),
+        ("53300", "busy"), ("08006", "io"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_refused_is_told_from_what_a_grant_or_a_migration_mends(sqlstate, code):
+    error: Any = asyncpg.PostgresError()
+    error.sqlstate = sqlstate
+    failure: Any = POSTGRES.explain(error)
+    assert (failure.code, failure.sqlstate) == (code, sqlstate)

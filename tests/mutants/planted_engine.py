@@ -349,4 +349,11 @@ CALLERS: Final[tuple[Mutant, ...]] = (
         by="stored_without_a_check",
         tests=_ENGINE,
     ),
+    mutant(
+        "refused_content_sent_again_for_ever",
+        "belay_core/engine/lease.py",
+        (" or refuses_content(error):", ":"),
+        by="test_a_result_of_a_run_fails_it or goes_to_review",
+        tests=("tests/engine/test_refused_content.py",),
+    ),
 )
