@@ -22,6 +22,10 @@ from belay_core.workflows.definition import Definition
 _LONGEST_WAIT = 5.0
 _LATELY_MS = 1_000
 """How long after runs were taken more of them are expected."""
+_LAST_WRITES = 3.0
+"""Seconds that releasing runs may take after the grace."""
+_LAST_CALLS = 0.5
+"""Seconds that calls of the stores which are under way are waited for, where nothing may be written any more."""
 _QUICKER = 4
 """How many times as often is looked for them meanwhile."""
 
@@ -65,21 +69,37 @@ class Dispatcher:
 
     async def work_for_ever(self) -> None:
         """Take and drain runs until ``leave`` is called; nothing is worked on where nobody keeps the leases."""
+        keeping = asyncio.create_task(keep(self.keeper))
+        working = asyncio.create_task(self._until_left())
         try:
-            async with asyncio.TaskGroup() as both:
-                keeping = both.create_task(keep(self.keeper))
-                await self._take_until_leaving()
-                await self._let_go()
-                keeping.cancel()
+            await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
+            await (working if working.done() else keeping)
         except BaseException as error:
             if isinstance(error, Exception):
                 LOG.exception("the worker broke off; its runs are left to their leases")
-            self.drop()
-            await self.finish_all()
+            await self._break_off()
             unusable = _unusable(error)
             if unusable is not None:
                 raise unusable from None
             raise
+        finally:
+            keeping.cancel()
+            working.cancel()
+            # A call of the stores under way is not waited for any longer.
+            await asyncio.wait({keeping, working}, timeout=_LAST_CALLS)
+
+    async def _until_left(self) -> None:
+        taking = asyncio.create_task(self._take_until_leaving())
+        leaving = asyncio.ensure_future(self._leaving.wait())
+        try:
+            await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({taking}, timeout=_LAST_CALLS)
+            if taking.done():
+                taking.result()
+            await self._let_go()
+        finally:
+            taking.cancel()
+            leaving.cancel()
 
     def leave(self) -> None:
         """Take no further run, and let go of those in hand as soon as their running steps have ended."""
@@ -155,10 +175,21 @@ class Dispatcher:
             await asyncio.wait({grace, done}, return_when=asyncio.FIRST_COMPLETED)
             for executor in self._executors:
                 executor.end_grace()
-            await done
+            await asyncio.wait({done}, timeout=_LAST_WRITES)
         finally:
             grace.cancel()
             done.cancel()
+        if self._executors:
+            LOG.error("%d runs could not be released in time; they are left to their leases", len(self._executors))
+            await self._break_off()
+
+    async def _break_off(self) -> None:
+        """Write nothing more, and wait but briefly for calls of the stores that are under way."""
+        self.drop()
+        if self._executors:
+            await asyncio.wait(list(self._executors.values()), timeout=_LAST_CALLS)
+        for task in self._executors.values():
+            task.cancel()
 
     def drop(self) -> None:
         """Write nothing more: nobody keeps the leases of the runs in hand, and others will take them."""
@@ -196,6 +227,9 @@ class Dispatcher:
         self._executors[executor] = asyncio.create_task(
             self._execute_run(executor, [self._executors[each] for each in together])
         )
+        if self._leaving.is_set():
+            # Taken by a call that was under way.
+            executor.leave()
         for earlier in together:
             earlier.handle.lose()
         together.append(executor)

@@ -172,8 +172,8 @@ STEPS: Final[tuple[Mutant, ...]] = (
         "result_before_its_commit",
         "belay_core/engine/step_call.py",
         (
-            "            await execution.handle.record(ended)\n",
-            "            execution.working(lambda: execution.handle.record(ended))\n",
+            "            try:\n                await execution.handle.record(ended)\n",
+            "            try:\n                execution.working(lambda: execution.handle.record(ended))\n",
         ),
         by="only_after_their_commit",
         tests=_ENGINE,
