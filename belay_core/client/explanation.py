@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from belay_core.clock import Millis, utc_text
+from belay_core.engine.completion import OTHER_CODE
 from belay_core.engine.failures import read_facts, read_failure
 from belay_core.engine.recorded_steps import INSTEAD_OF
 from belay_core.records.commands import RunHistory
@@ -114,6 +115,9 @@ def _suspended(history: RunHistory) -> tuple[str, Millis, tuple[str, ...]]:
             wake = run.waiting.wake_at_ms if run.waiting else None
             until = "no fixed moment" if wake is None else utc_text(wake)
             return f"{what} until {until}", since, (_command("cancel", run.run_id),)
+        case "released" if (facts := read_facts(run.waiting_request)).get("kind") == OTHER_CODE:
+            because = f"no worker here has code for it: {facts.get('detail')}"
+            return because, since, ("belay worker --app MODULE:ATTRIBUTE", _command("cancel", run.run_id))
         case _:
             return "its worker left; any other takes it", since, ("belay worker --app MODULE:ATTRIBUTE",)
 

@@ -9,7 +9,7 @@ from belay_core.engine.answers import Review
 from belay_core.engine.body_execution import BodyExecution
 from belay_core.engine.failures import read_facts, read_failure, run_failure
 from belay_core.engine.lease import LeaseHandle, LeaseLost
-from belay_core.engine.log_lines import code_of, in_review, run_failed
+from belay_core.engine.log_lines import code_of, in_review, left_to_other_code, run_failed
 from belay_core.engine.recorded_steps import INSTEAD_OF, RecordedSteps
 from belay_core.engine.services import Services
 from belay_core.errors import StoreError, ValueRefused, refuses_content
@@ -24,6 +24,10 @@ from belay_core.values import json
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.raised import Raised, outcome_of
 
+OTHER_CODE = "other_code"
+"""The kind of what a run waits for whose input this worker's code does not read."""
+_OTHER_CODE_MS = 5_000
+"""How long it is before a worker, perhaps one with other code, may take the run."""
 _RANK = ("needs_review", "approval", "timer", "backoff", "released")
 
 
@@ -93,6 +97,16 @@ class RunCompletion:
         if word is not None and review is not None:
             in_review(self._run, review)
         return word
+
+    async def left_to_other_code(self, place: str) -> str | None:
+        """This worker's code would drop a part of the input: another worker may have the code that wrote it."""
+        detail = f"its input has {place}, which the code of the worker that took it does not read"
+        if self._run.run_id not in self._services.left:
+            self._services.left.add(self._run.run_id)
+            left_to_other_code(self._run, place)
+        waiting = RunWait("released", None, self._services.now() + _OTHER_CODE_MS)
+        request = json.encode({"kind": OTHER_CODE, "detail": detail})
+        return await self._park(commands.Park(self._handle.lease, waiting, request, None, self._handle.seen_ms, ()))
 
     async def released(self, notes: tuple[str, ...]) -> str | None:
         """This worker leaves; any other may go on at once."""

@@ -42,6 +42,12 @@ def in_review(run: RunSummary, review: Review) -> None:
     LOG.error(words, _name(run), review.why, about, review.detail, run.run_id, extra=facts)
 
 
+def left_to_other_code(run: RunSummary, place: str) -> None:
+    """The code at hand would drop a part of the run's input."""
+    words = "%s is left to a worker with other code: its input has %s, which the code here does not read"
+    LOG.warning(words, _name(run), place, extra=_of(run))
+
+
 def taken_over(run: RunSummary, lease: Lease) -> None:
     """A run was taken whose owner is gone, or did not renew its lease."""
     words = (

@@ -20,8 +20,9 @@ from belay_core.engine.unwind import forget, unwind
 from belay_core.errors import StoreError, ValueRefused
 from belay_core.limits import TAKEOVERS_WITHOUT_PROGRESS
 from belay_core.records.commands import History, RunHistory
-from belay_core.records.workflow_run import RunWait
+from belay_core.records.workflow_run import RunWait, WorkflowRun
 from belay_core.stores.runs import Acquired
+from belay_core.values.json import JsonRefused
 from belay_core.workflows.context import Context
 from belay_core.workflows.definition import Definition
 from belay_core.workflows.middleware import ExecutionFacts
@@ -112,7 +113,18 @@ class RunExecutor:
         if history is None or self.handle.cancel_requested:
             records = RecordedSteps(history or RunHistory(self._run, (), ()))
             return await self._closing.cancelled(records, ())
+        if (place := self._unread_input(history.run)) is not None:
+            return await self._closing.left_to_other_code(place)
         return await self._execution(BodyExecution(self._services, self.handle, history, self._definition.code))
+
+    def _unread_input(self, run: WorkflowRun) -> str | None:
+        """The place of a member of the input that this code would drop: newer code has written it."""
+        if run.version == self._definition.version:
+            return None
+        try:
+            return self._definition.input_codec.unread(run.input or "null")
+        except (ValueRefused, JsonRefused):
+            return None  # the body's input is reviewed as undecodable
 
     async def _execution(self, execution: BodyExecution) -> str | None:
         self._executed = execution

@@ -75,6 +75,8 @@ class Services:
     watchers: Watchers
     trouble: StoreTrouble
     """What is said of stores that fail."""
+    left: set[str] = field(default_factory=set[str])
+    """Runs that were left to workers with other code: it is said of each once."""
     iterations: LoopIterations = field(default_factory=LoopIterations)
 
     def now(self) -> Millis:

@@ -126,6 +126,16 @@ class Codec(Generic[T]):
             raise ValueRefused(f"the written value would be read as something else{where}")
         return value
 
+    def unread(self, text: str) -> str | None:
+        """The place of a member of a stored text that its value does not have; None where all of it is read.
+
+        Text that other code wrote may have members of which this type knows nothing. Raises ``ValueRefused`` where it
+        does not fit the type at all.
+        """
+        if self._plain:
+            return None
+        return _dropped(json.decode(text), json.decode(self.encode(self.decode(text))), "")
+
     @functools.cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of what is written of this type; empty where it says nothing, or cannot be made."""
@@ -218,6 +228,22 @@ def _difference(written: JsonValue, read: JsonValue, path: str) -> str | None:
         return None if same_items else place
     same = type(written) is type(read) or (type(written) is int and type(read) is float)
     return None if same and written == read else path
+
+
+def _dropped(written: JsonValue, read: JsonValue, path: str) -> str | None:
+    """The place of a member that is not read. A renamed one is, under its new name: another new member equals it."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        new = [json.canonical(read[name]) for name in read if name not in written]
+        for name, member in written.items():
+            below = f"{path}.{name}" if path else name
+            if name not in read and json.canonical(member) not in new:
+                return below
+            if name in read and (place := _dropped(member, read[name], below)) is not None:
+                return place
+    if isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        places = (_dropped(*pair, f"{path}[{index}]") for index, pair in enumerate(zip(written, read, strict=True)))
+        return next((each for each in places if each is not None), None)
+    return None
 
 
 def _ordered(value: JsonValue) -> JsonValue:

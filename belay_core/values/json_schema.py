@@ -53,6 +53,13 @@ def schema_of(annotation: Any) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class EveryMember(GenerateJsonSchema):
+        # Computed members are not written: they follow from the others.
+        def model_fields_schema(self, schema: Any) -> Any:
+            return super().model_fields_schema(_without_computed(schema))
+
+        def dataclass_args_schema(self, schema: Any) -> Any:
+            return super().dataclass_args_schema(_without_computed(schema))
+
         def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001  (the library's signature)
             return super().field_is_required(field, total) if field["type"] == "typed-dict-field" else True
 
@@ -61,6 +68,10 @@ def schema_of(annotation: Any) -> dict[str, Any]:
         return adapter.json_schema(by_alias=False, mode="serialization", schema_generator=EveryMember)
     except PydanticInvalidForJsonSchema:
         return {}
+
+
+def _without_computed(schema: dict[str, Any]) -> Any:
+    return {**schema, "computed_fields": []}
 
 
 def mismatch(schema: Schema, value: JsonValue) -> str | None:
@@ -127,7 +138,7 @@ def _of_bounds(schema: Schema, value: JsonValue, path: str) -> Iterator[tuple[st
 
 def _of_object(schema: Schema, value: dict[str, JsonValue], path: str, root: Schema) -> Iterator[tuple[str, str]]:
     known = cast("Mapping[str, Schema]", schema.get("properties", {}))
-    others: object = schema.get("additionalProperties", not known)
+    others: object = schema.get("additionalProperties", "properties" not in schema)
     for name in schema.get("required", ()):
         if name not in value:
             yield _below(path, name), "is missing; every member has to be written"

@@ -122,3 +122,13 @@ def test_a_run_that_is_over_is_not_stopped(cli: Cli):
     ended = cli("cancel", "r1")
     assert (ended.code, ended.err) == (1, "belay: run r1 is over already: it is completed\n")
     assert cli.json("cancel", "r1", code=1) == {"run_id": "r1", "outcome": "over", "status": "completed"}
+
+
+def test_where_several_decisions_could_be_replaced_the_gate_has_to_be_named(cli: Cli):
+    cli.started("letters", ["Ada", "Bob"], run_id="r1")
+    cli.work()
+    asked = [each["step_key"] for each in cli.json("show", "r1")["approvals"]]
+    assert cli("reject", "r1", "--step", asked[0], "--yes").code == 0
+    ended = cli("approve", "r1", "--replace", "--yes")
+    assert (ended.code, "several wait, name one" in ended.err) == (2, True)
+    assert cli("approve", "r1", "--replace", "--step", asked[0], "--yes").code == 0

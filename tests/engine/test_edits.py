@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, computed_field
 
 from belay_core import (
     AlreadyDecided,
@@ -30,6 +30,7 @@ from belay_core import (
 from belay_core.records import commands
 from belay_core.values.codecs import codec_for
 from belay_core.values.digests import text_digest
+from belay_core.values.json_schema import mismatch
 
 
 class Currency(StrEnum):
@@ -300,6 +301,36 @@ def test_what_is_read_as_it_is_written(kind, text):
 def test_what_would_be_converted_is_refused(kind, text):
     with pytest.raises(ValueRefused):
         codec_for(kind).decode_written(text)
+
+
+class Computed(BaseModel):
+    cents: int
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2 * self.cents
+
+
+@dataclass(frozen=True)
+class Empty:
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [ORDER, Computed(cents=3), Empty(), 7, 7.5, "x", [1], {"a": 1}, None, date(2026, 1, 31), Decimal("1.50"),
+     Currency.EUR],
+)  # fmt: skip
+def test_what_is_stored_of_a_value_is_what_a_person_may_write(value):
+    codec = codec_for(type(value))
+    text = codec.encode(value)
+    assert mismatch(codec.schema, json.loads(text)) is None
+    assert codec.decode_written(text) == value
+
+
+def test_an_object_without_members_has_none():
+    assert mismatch(codec_for(Empty).schema, {"more": 1}) == "has a member that does not belong there; it has none"
 
 
 async def test_plain_json_may_be_edited_into_other_plain_json(bench):

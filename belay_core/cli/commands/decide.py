@@ -108,14 +108,16 @@ async def _decide(session: CommandSession, *, request: _DecisionRequest) -> int:
 
 async def _find_approval(session: CommandSession, request: _DecisionRequest) -> "ApprovalRecord | None":
     """The approval that is meant: the open one, else the last one, whose decision tells how it ended."""
+    history = await session.client.history(request.run)
+    still_asked = {each.step_key for each in history.attempts if each.state.value == "waiting"}
     meant = [
         each
-        for each in (await session.client.history(request.run)).approvals
+        for each in history.approvals
         if request.gate in (None, each.gate)
         and request.approval in (None, each.approval_id)
         and request.step_key in (None, each.step_key)
     ]
-    waiting = [each for each in meant if each.decision is None]
+    waiting = [each for each in meant if each.decision is None or (request.replace and each.step_key in still_asked)]
     if len(waiting) > 1:
         parameter = "gate" if len({each.gate for each in waiting}) > 1 else "approval_id"
         names = [each.gate if parameter == "gate" else each.approval_id for each in waiting]
