@@ -14,6 +14,7 @@ BelayError
 ├─ SchemaMismatch(state)  the database has another schema than this code: migrate first
 ├─ MigrationRefused(reason) a set of migrations is declared wrongly, or comes too late
 ├─ DriverNotFound         no installed driver opens this kind of URL
+├─ DatabaseUnreachable    the database cannot be opened: no such host, refused, no such database ..
 ├─ InvalidInput           a parameter breaks a rule; both are named, the value is not
 ├─ InvalidTransitionError an operator's command does not fit the state of the run
 ├─ DefinitionError        a workflow is written wrongly, or no longer fits what was recorded
@@ -195,6 +196,10 @@ class MigrationRefused(BelayError):
 
 class DriverNotFound(BelayError):
     """No installed driver opens URLs of this scheme."""
+
+
+class DatabaseUnreachable(BelayError):
+    """The database cannot be opened; the message says which and why, and holds no user and no password."""
 
 
 class InvalidInput(BelayError):

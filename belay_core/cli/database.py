@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from belay_core.cli.error_report import DatabaseUnavailable, ExtraMissing
 from belay_core.clock import Millis, reading
-from belay_core.errors import BelayError, DatabaseError, DriverNotFound, InvalidInput
+from belay_core.errors import BelayError, DatabaseError, DatabaseUnreachable, DriverNotFound, InvalidInput
 from belay_core.stores.bundle import Stores
 from belay_core.stores.drivers import open_stores
 from belay_core.stores.file_url import MEMORY, names_sqlite, path_of
@@ -97,8 +97,12 @@ def _reportable(error: Exception, url: str) -> Exception:
     Errors that only a defect raises are returned unchanged.
     """
     match error:
+        case DriverNotFound() if isinstance(error.__cause__, ModuleNotFoundError):
+            return ExtraMissing(str(error))
         case DriverNotFound():
             return InvalidInput("database", str(error).removeprefix("url: "))
+        case DatabaseUnreachable():
+            return DatabaseUnavailable(f"the database cannot be opened: {error}")
         case DatabaseError():
             return DatabaseUnavailable(f"the database cannot be opened: {error}")
         case BelayError() | NameError() | AttributeError() | SyntaxError() | AssertionError():

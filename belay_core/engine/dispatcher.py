@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from belay_core.clock import Signal, event_or_time
@@ -85,21 +85,21 @@ class Dispatcher:
         finally:
             keeping.cancel()
             working.cancel()
-            # A call of the stores under way is not waited for any longer.
-            await asyncio.wait({keeping, working}, timeout=_LAST_CALLS)
+            await _ended((keeping, working), _LAST_CALLS)
 
     async def _until_left(self) -> None:
         taking = asyncio.create_task(self._take_until_leaving())
         leaving = asyncio.ensure_future(self._leaving.wait())
         try:
             await asyncio.wait({taking, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({taking}, timeout=_LAST_CALLS)
+            await _ended((taking,), _LAST_CALLS)
             if taking.done():
                 taking.result()
             await self._let_go()
         finally:
             taking.cancel()
             leaving.cancel()
+            await _ended((taking,), _LAST_CALLS)
 
     def leave(self) -> None:
         """Take no further run, and let go of those in hand as soon as their running steps have ended."""
@@ -186,10 +186,12 @@ class Dispatcher:
     async def _break_off(self) -> None:
         """Write nothing more, and wait but briefly for calls of the stores that are under way."""
         self.drop()
-        if self._executors:
-            await asyncio.wait(list(self._executors.values()), timeout=_LAST_CALLS)
-        for task in self._executors.values():
-            task.cancel()
+        executing = tuple(self._executors.values())
+        try:
+            await _ended(executing, _LAST_CALLS)
+        finally:
+            for task in executing:
+                task.cancel()
 
     def drop(self) -> None:
         """Write nothing more: nobody keeps the leases of the runs in hand, and others will take them."""
@@ -265,3 +267,23 @@ def _unusable(error: BaseException) -> StoresUnusable | None:
         return None
     group = cast("BaseExceptionGroup[BaseException]", error)
     return next(filter(None, map(_unusable, group.exceptions)), None)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait for the end of tasks, at most so long, however often the caller is cancelled meanwhile.
+
+    What goes on after that is a call of the stores, whose outcome nobody needs any more.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    cancelled: asyncio.CancelledError | None = None
+    while (pending := [task for task in tasks if not task.done()]) and (left := until - loop.time()) > 0:
+        try:
+            await asyncio.wait(pending, timeout=left)
+        except asyncio.CancelledError as request:
+            cancelled = request
+    try:
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        del cancelled  # breaks a reference cycle with this frame

@@ -6,12 +6,14 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from belay_core.clock import Clock
-from belay_core.errors import DriverNotFound
+from belay_core.errors import DriverNotFound, InvalidInput
 from belay_core.ids import IdSource
 from belay_core.stores.bundle import Stores
 
 GROUP = "belay.drivers"
 MIGRATIONS_GROUP = "belay.migrations"
+_EXTRAS = {"sqlite": "sqlite", "postgresql": "postgres"}
+_EXAMPLES = "sqlite:///belay.db or postgresql://host/name"
 
 
 class OpensStores(Protocol):
@@ -49,20 +51,35 @@ def open_stores(
 ) -> AbstractAsyncContextManager[Stores]:
     """Open stores by URL (``sqlite:///belay.db``, ``postgresql://host/db``), with whichever driver is installed.
 
-    Raises ``DriverNotFound`` if the URL has no scheme or no installed driver opens it.
+    Raises ``InvalidInput`` for what is no URL, ``DriverNotFound`` where no installed driver opens it, or a package of
+    the driver is missing, and ``DatabaseUnreachable`` where the database cannot be opened.
     """
-    return cast("OpensStores", _registered(GROUP, url))(url, clock=clock, ids=ids)
+    opens, spelled = _registered(GROUP, url)
+    return cast("OpensStores", opens)(spelled, clock=clock, ids=ids)
 
 
 def find_migrations(url: str) -> Migrations:
     """The migrations of the driver that opens this URL; raises as ``open_stores`` does."""
-    return cast("Migrations", _registered(MIGRATIONS_GROUP, url))
+    return cast("Migrations", _registered(MIGRATIONS_GROUP, url)[0])
 
 
-def _registered(group: str, url: str) -> Any:
-    scheme = url.partition("://")[0].partition("+")[0] if "://" in url else ""
+def _registered(group: str, url: object) -> tuple[Any, str]:
+    """What is registered under the URL's scheme, and the URL as its driver spells it."""
+    if type(url) is not str or "://" not in url:
+        what = "nothing" if url is None else "something else"
+        raise InvalidInput("url", f"must be a URL, such as {_EXAMPLES}; {what} was given (is a variable not set?)")
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme == "postgres":
+        # As many hosting services write it.
+        scheme, url = "postgresql", f"postgresql{url.removeprefix('postgres')}"
     found = {point.name: point for point in entry_points(group=group)}
     if scheme not in found:
         known = ", ".join(sorted(found)) or "none"
         raise DriverNotFound(f"url: no driver is installed for this scheme; installed: {known}")
-    return found[scheme].load()
+    try:
+        return found[scheme].load(), url
+    except ModuleNotFoundError as missing:
+        extra = _EXTRAS.get(scheme)
+        if extra is None:
+            raise
+        raise DriverNotFound(f"{missing.name} is not installed; pip install 'belay-core[{extra}]'") from missing

@@ -64,6 +64,8 @@ class Workflow(DeclaresSteps, Generic[In, Out]):
     The last step's output is the result. Collaborators come through ``__init__``; then an instance is registered.
     """
 
+    is_workflow = True
+    """Told from a step by those that know only steps."""
     workflow_name: ClassVar[str | None] = None
     """The stored name; the class's name unless given."""
 

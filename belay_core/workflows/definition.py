@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from belay_core.errors import DefinitionError, InvalidInput, ValueRefused
 from belay_core.values.codecs import Codec, codec_for
@@ -21,6 +21,8 @@ class Definition(ABC, Generic[In, Out]):
     """A named workflow: one typed input, one typed result, and a body."""
 
     name: str
+    is_workflow = True
+    """Told from a step by those that know only steps."""
 
     @property
     @abstractmethod
@@ -60,6 +62,13 @@ class Definition(ABC, Generic[In, Out]):
     @abstractmethod
     async def body(self, ctx: Context, given: In) -> Out:
         """Execute the workflow from its first line."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            """Refuse: a bare call would not be durable. Raises ``DefinitionError``."""
+            how = f"client.start({self.name}, ...)"
+            raise DefinitionError(f"workflow {self.name}: start it with {how}, or call its function by .fn(...) in a test")
 
     def encode_input(self, given: In) -> str:
         """The stored text of an input. Raises ``InvalidInput`` that names the workflow, never the value."""

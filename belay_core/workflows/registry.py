@@ -1,5 +1,6 @@
 """The workflows of a process, by name."""
 
+import inspect
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -7,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from belay_core.errors import DefinitionError
 from belay_core.workflows.class_form import DeclaredWorkflow, Workflow
 from belay_core.workflows.definition import Definition
+from belay_core.workflows.step import Step
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -26,7 +28,13 @@ def as_definition(what: Registrable[In, Out]) -> Definition[In, Out]:
             return DeclaredWorkflow(what())
         except TypeError:
             raise DefinitionError(f"{what.__name__}: it needs collaborators; register an instance") from None
-    raise DefinitionError("definitions: neither a workflow nor a class of one")
+    kind = what.__name__ if isinstance(what, type) else type(what).__name__
+    remedy = "give what @workflow made, a subclass of Workflow, or an instance of one"
+    if isinstance(what, Step):
+        remedy = "this is a step: call it from a workflow"
+    elif inspect.isfunction(what):
+        remedy = f"this is a plain function: decorate it with @workflow({what.__name__!r})"
+    raise DefinitionError(f"definitions: {kind} is no workflow; {remedy}")
 
 
 def _is_workflow_class(what: object) -> bool:

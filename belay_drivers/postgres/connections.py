@@ -1,14 +1,20 @@
 """Connections to PostgreSQL: direct ones with session settings, or through a pooler without sessions."""
 
+import socket
+import ssl
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from sqlalchemy import URL, Connection, NullPool, event, make_url, text
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from belay_core import limits
-from belay_core.errors import InvalidInput
+from belay_core.errors import DatabaseError, DatabaseUnreachable, InvalidInput
+from belay_drivers.sql.connection.dialect import causes_of
+
+T = TypeVar("T")
 
 Pooler: TypeAlias = Literal["transaction"]
 
@@ -35,6 +41,22 @@ _FLUSHING: Final = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+_REFUSALS: Final = {
+    "3D000": "the database does not exist",
+    "28000": "the server refuses this user, or wants TLS",
+    "28P01": "the password is wrong",
+    "42501": "the user may not connect to it",
+    "53300": "the server has no connection left",
+    "57P03": "the server is starting up or shutting down",
+}
+_UNREACHED: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (socket.gaierror, "there is no such host"),
+    (ssl.SSLError, "TLS failed, or the server refuses it"),
+    (ConnectionRefusedError, "nothing accepts connections there"),
+    (TimeoutError, f"no answer within {CONNECT_TIMEOUT:.0f} s"),
+    (ConnectionError, "the connection was cut"),
+    (OSError, "it cannot be reached"),
+)
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _QUERY: Final = frozenset(
     {"host", "krbsrvname", "passfile", "pooler", "port", "service", "ssl", "sslmode", "target_session_attrs"}
@@ -94,6 +116,36 @@ def address_of(url: str, pooler: str | None = None) -> Address:
         raise InvalidInput("sslmode", f"must be one of {', '.join(_SSL_MODES)}")
     plain = parsed.set(drivername="postgresql+asyncpg").difference_update_query(["sslmode", "pooler"])
     return Address(plain, None if chosen is None else "transaction", ssl if isinstance(ssl, str) else None)
+
+
+async def reached(opening: Awaitable[T], engine: AsyncEngine, address: Address) -> T:
+    """Await the first use of a database. Raises ``DatabaseUnreachable`` where it cannot be connected to."""
+    try:
+        return await opening
+    except DatabaseError as failure:
+        if (why := await _why_not(engine)) is None:
+            raise
+        url = address.url
+        where = f"{url.host or 'the local socket'}:{url.port or 5432}"
+        error = DatabaseUnreachable(f"PostgreSQL database {url.database or '(of the user)'} at {where}: {why}")
+        error.__cause__ = failure
+    raise error
+
+
+async def _why_not(engine: AsyncEngine) -> str | None:
+    """Why no connection can be made, in words that hold nothing of the URL; None where one can."""
+    try:
+        await (await engine.connect()).close()
+    except Exception as error:  # noqa: BLE001  (drivers raise of many kinds while they connect)
+        for link in causes_of(error):
+            sqlstate = getattr(link, "sqlstate", None)
+            if isinstance(sqlstate, str):
+                return f"{_REFUSALS.get(sqlstate, 'the server refused the connection')} ({sqlstate})"
+            for kind, words in _UNREACHED:
+                if isinstance(link, kind):
+                    return words
+        return "no connection can be made"
+    return None
 
 
 def pooled_engine(address: Address) -> AsyncEngine:

@@ -20,6 +20,7 @@ from belay_drivers.postgres.connections import (
     address_of,
     dedicated_engine,
     pooled_engine,
+    reached,
     single_use_engine,
 )
 from belay_drivers.postgres.dialect import DIALECT
@@ -70,7 +71,7 @@ async def open_postgres(
     database = Database(_engines(engine, address, channel), DIALECT)
     group_commit = GroupCommit(database, channel, PipelineTuner())
     try:
-        times = await database.read(_verified)
+        times = await reached(database.read(_verified), engine, address)
         sampler = None
         if clock is None:
             sampler = _ClockSampler(database, FollowingClock(stale_after_ms=times.stale_after_ms))
@@ -197,7 +198,7 @@ async def _run_once(address: Address, body: Body[T], resent: Body[T] | None = No
     engine = single_use_engine(address)
     runner = LoopRunner(engine)
     try:
-        return await Database(Engines(runner, runner), DIALECT).write(body, resent)
+        return await reached(Database(Engines(runner, runner), DIALECT).write(body, resent), engine, address)
     finally:
         await engine.dispose()
 

@@ -66,7 +66,7 @@ async def open_sqlite(
     channel = SqliteChannel(files.writer)
     group_commit = GroupCommit(files.database, channel)
     try:
-        times = await files.made_ready(clock)
+        times = await files.opened(files.made_ready(clock))
         yield assemble_stores(
             files.database,
             clock=clock,
@@ -92,7 +92,7 @@ async def migrate_sqlite(
     steps = planned([OWN, *sets])
     files = _Files(_path_of(path_or_url))
     try:
-        return await files.migrated(SystemClock(), steps)
+        return await files.opened(files.migrated(SystemClock(), steps))
     finally:
         await files.close()
 
