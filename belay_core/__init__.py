@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from belay_core.client import Unfinished as Unfinished
     from belay_core.client import Waiting as Waiting
     from belay_core.errors import BelayError as BelayError
+    from belay_core.errors import DatabaseUnreachable as DatabaseUnreachable
     from belay_core.errors import DefinitionError as DefinitionError
     from belay_core.errors import DriverNotFound as DriverNotFound
     from belay_core.errors import Fail as Fail
@@ -75,6 +76,7 @@ _HOMES = {
     "belay_core.records.commands": ("GiveUp", "Happened", "Retry", "RunHistory"),
     "belay_core.errors": (
         "BelayError",
+        "DatabaseUnreachable",
         "DefinitionError",
         "DriverNotFound",
         "Fail",

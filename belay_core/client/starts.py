@@ -250,7 +250,7 @@ def _moment(value: object) -> Millis:
     if not isinstance(value, datetime):
         raise InvalidInput("run_at", "must be a datetime")
     if value.utcoffset() is None:
-        raise InvalidInput("run_at", "must say its time zone, such as datetime.now(UTC) + timedelta(hours=1)")
+        raise InvalidInput("run_at", "must say its time zone: +01:00 or Z in text, tzinfo in code")
     if value < _FIRST:
         raise InvalidInput("run_at", "must not be before 1970")
     if value >= _LAST:

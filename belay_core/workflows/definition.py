@@ -67,8 +67,8 @@ class Definition(ABC, Generic[In, Out]):
 
         def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
             """Refuse: a bare call would not be durable. Raises ``DefinitionError``."""
-            how = f"client.start({self.name}, ...)"
-            raise DefinitionError(f"workflow {self.name}: start it with {how}, or call its function by .fn(...) in a test")
+            how = "start it with client.start; in a test, call its function by .fn"
+            raise DefinitionError(f"workflow {self.name}: is not called: {how}")
 
     def encode_input(self, given: In) -> str:
         """The stored text of an input. Raises ``InvalidInput`` that names the workflow, never the value."""

@@ -28,13 +28,17 @@ def as_definition(what: Registrable[In, Out]) -> Definition[In, Out]:
             return DeclaredWorkflow(what())
         except TypeError:
             raise DefinitionError(f"{what.__name__}: it needs collaborators; register an instance") from None
-    kind = what.__name__ if isinstance(what, type) else type(what).__name__
+    kind = getattr(what, "__name__", type(what).__name__) if _is_class(what) else type(what).__name__
     remedy = "give what @workflow made, a subclass of Workflow, or an instance of one"
     if isinstance(what, Step):
         remedy = "this is a step: call it from a workflow"
     elif inspect.isfunction(what):
         remedy = f"this is a plain function: decorate it with @workflow({what.__name__!r})"
     raise DefinitionError(f"definitions: {kind} is no workflow; {remedy}")
+
+
+def _is_class(what: object) -> bool:
+    return isinstance(what, type)
 
 
 def _is_workflow_class(what: object) -> bool:

@@ -69,10 +69,10 @@ class Step(Generic[P, R]):
         was: str | tuple[str, ...] = (),
         options: Mapping[str, object] | None = None,
     ) -> None:
-        if not callable(fn):
-            raise DefinitionError(f"step: a step needs a function, not a value of type {type(fn).__name__}")
         if getattr(fn, "is_workflow", False) is True:
             raise DefinitionError("step: a workflow is no step; start it with client.start, or call its steps here")
+        if not callable(fn):
+            raise DefinitionError(f"step: a step needs a function, not a value of type {type(fn).__name__}")
         self.fn: Callable[P, Any] = fn
         self.name = checked_name("name", functions.own_name(fn) if name is None else name, key_part=True)
         """The name under which results are recorded; the function's, unless given."""

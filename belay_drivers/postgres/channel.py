@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from typing_extensions import override
 
 from belay_drivers.postgres.batch import flush_of
+from belay_drivers.postgres.dialect import READ_ONLY
 from belay_drivers.sql.connection.connection_runner import ConnectionRunner
 from belay_drivers.sql.connection.statement_channel import EngineEvents, NotSent, StatementChannel
 from belay_drivers.sql.statements.rows import Columns
@@ -60,7 +61,8 @@ class PostgresChannel(StatementClient):
             try:
                 rows = await held.fetch(sql, given)
             except BaseException as error:
-                if not isinstance(error, asyncpg.PostgresError) or not held.is_open:
+                refused = getattr(error, "sqlstate", None) == READ_ONLY
+                if not isinstance(error, asyncpg.PostgresError) or not held.is_open or refused:
                     self._held = None
                     await held.close(broken=True)
                 raise

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from sqlalchemy import URL, Connection, NullPool, event, make_url, text
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from belay_core import limits
 from belay_core.errors import DatabaseError, DatabaseUnreachable, InvalidInput
+from belay_drivers.postgres.dialect import READ_ONLY
 from belay_drivers.sql.connection.dialect import causes_of
 
 T = TypeVar("T")
@@ -51,12 +53,13 @@ _REFUSALS: Final = {
 }
 _UNREACHED: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (socket.gaierror, "there is no such host"),
-    (ssl.SSLError, "TLS failed, or the server refuses it"),
+    (ssl.SSLError, "TLS failed"),
     (ConnectionRefusedError, "nothing accepts connections there"),
     (TimeoutError, f"no answer within {CONNECT_TIMEOUT:.0f} s"),
     (ConnectionError, "the connection was cut"),
     (OSError, "it cannot be reached"),
 )
+_TLS_ONLY: Final = ("require", "verify-ca", "verify-full")
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _QUERY: Final = frozenset(
     {"host", "krbsrvname", "passfile", "pooler", "port", "service", "ssl", "sslmode", "target_session_attrs"}
@@ -123,7 +126,7 @@ async def reached(opening: Awaitable[T], engine: AsyncEngine, address: Address) 
     try:
         return await opening
     except DatabaseError as failure:
-        if (why := await _why_not(engine)) is None:
+        if (why := await _why_not(engine, address)) is None:
             raise
         url = address.url
         where = f"{url.host or 'the local socket'}:{url.port or 5432}"
@@ -132,7 +135,7 @@ async def reached(opening: Awaitable[T], engine: AsyncEngine, address: Address) 
     raise error
 
 
-async def _why_not(engine: AsyncEngine) -> str | None:
+async def _why_not(engine: AsyncEngine, address: Address) -> str | None:
     """Why no connection can be made, in words that hold nothing of the URL; None where one can."""
     try:
         await (await engine.connect()).close()
@@ -141,6 +144,8 @@ async def _why_not(engine: AsyncEngine) -> str | None:
             sqlstate = getattr(link, "sqlstate", None)
             if isinstance(sqlstate, str):
                 return f"{_REFUSALS.get(sqlstate, 'the server refused the connection')} ({sqlstate})"
+            if type(link) is ConnectionError and address.ssl in _TLS_ONLY:
+                return "the server refuses TLS"
             for kind, words in _UNREACHED:
                 if isinstance(link, kind):
                     return words
@@ -161,6 +166,7 @@ def pooled_engine(address: Address) -> AsyncEngine:
         pool_reset_on_return=None,
         connect_args=_bounded(address, _NAME | _SETTINGS | _ISOLATION),
     )
+    event.listen(engine.sync_engine, "handle_error", _drop_read_only)
     if address.pooler:
         event.listen(engine.sync_engine, "begin", _set_locally)
     return engine
@@ -191,6 +197,12 @@ def single_use_engine(address: Address) -> AsyncEngine:
 def _bounded(address: Address, settings: dict[str, str]) -> dict[str, Any]:
     """The driver's connect arguments with time limits of statements."""
     return {**address.arguments(settings), "command_timeout": limits.STATEMENT_TIMEOUT + GRACE}
+
+
+def _drop_read_only(context: ExceptionContext) -> None:
+    """Drop all sessions of the pool where one takes no writes: the server is no primary any more."""
+    if any(getattr(link, "sqlstate", None) == READ_ONLY for link in causes_of(context.original_exception)):
+        context.is_disconnect = True
 
 
 def _set_locally(connection: Connection) -> None:

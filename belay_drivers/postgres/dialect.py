@@ -13,7 +13,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from belay_core.errors import DatabaseCode
 from belay_drivers.sql.connection.dialect import Failure, Fate, Mark, SqlDialect, causes_of
 
-_RETRIED: Final = frozenset({"40001", "40P01", "55P03"})
+READ_ONLY: Final = "25006"
+"""The session is one with a server, or under a setting, that takes no writes: another session may be one that does."""
+_RETRIED: Final = frozenset({"40001", "40P01", "55P03", READ_ONLY})
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"})
 _CLASSES: Final[dict[str, DatabaseCode]] = {
     "0A": "unsupported",

@@ -4,18 +4,18 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from belay_core.clock import Clock, SystemClock, reading
-from belay_core.errors import InvalidInput, StoresUnusable
+from belay_core.errors import DatabaseError, DatabaseUnreachable, InvalidInput, StoresUnusable
 from belay_core.ids import IdSource, Uuid7Ids
 from belay_core.stores.bundle import LeaseTimes, Stores
 from belay_core.stores.drivers import Migrations
@@ -36,7 +36,14 @@ from belay_drivers.sqlite.memory_copy import copied_session
 from belay_drivers.sqlite.readers import FileReader, MemoryReader, Reader
 
 READERS: Final = 4
+T = TypeVar("T")
+
 BUSY_TIMEOUT: Final = 5.0
+_FAILURES: Final = {
+    "busy": "another process holds its lock",
+    "io": "it cannot be opened, read or written, or is no database",
+    "constraint": "its content breaks a rule of the schema",
+}
 """Seconds a statement waits for another process's write."""
 _JOURNAL_LIMIT: Final = 16 * 2**20
 """Bytes of the write-ahead log that are kept for reuse; what one large write or a long read added is given back."""
@@ -176,6 +183,16 @@ class _Files:
         readers = self._opened.engines.read
         hold = partial(copied_session, self.database) if self._path == MEMORY else readers.hold
         return Views(self.database, hold, SqliteFeed())
+
+    async def opened(self, opening: Awaitable[T]) -> T:
+        """Await the first use of the file. Raises ``DatabaseUnreachable``, with its path, where it cannot be used."""
+        try:
+            return await opening
+        except DatabaseError as failure:
+            why = _FAILURES.get(failure.code, "it cannot be used")
+            error = DatabaseUnreachable(f"SQLite file {self._full_path}: {why} ({failure})")
+            error.__cause__ = failure
+        raise error
 
     async def made_ready(self, clock: Clock) -> LeaseTimes:
         """Give an empty database its schema, check any other, and answer its lease times."""

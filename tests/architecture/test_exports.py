@@ -16,6 +16,7 @@ PUBLIC = {
         "Client",
         "Completed",
         "Context",
+        "DatabaseUnreachable",
         "Decided",
         "DefinitionError",
         "DriverNotFound",

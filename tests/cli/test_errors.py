@@ -20,6 +20,8 @@ TWO_FIELDS = (
     "amount: Input should be a valid integer, unable to parse string as an integer"
 )
 
+NO_WORKFLOW = "definitions: int is no workflow; give what @workflow made, a subclass of Workflow, or an instance of one"
+
 WRONG: list[tuple[list[str], str, str]] = [
     (["start", "nix"], "workflow", "shop:app has none of this name; it has broken, charges, chatty, contract, greet, "),
     (["start", "greet"], "input", "must be given: workflow greet takes str"),
@@ -38,7 +40,11 @@ WRONG: list[tuple[list[str], str, str]] = [
     (["start", "order"], "input", "must be given: workflow order takes Order"),
     (["start", "greet", "@nowhere.json"], "input", "the file cannot be read: No such file or directory"),
     (["start", "ping", "--at", "tomorrow"], "at", "must be a moment by ISO 8601, such as 2031-01-31T09:00:00+01:00"),
-    (["start", "ping", "--at", "2031-01-31T09:00:00"], "at", "must say its time zone"),
+    (
+        ["start", "ping", "--at", "2031-01-31T09:00:00"],
+        "at",
+        "must say its time zone: +01:00 or Z in text, tzinfo in code",
+    ),
     (["start", "ping", "--at", "1931-01-31T09:00:00Z"], "at", "must not be before 1970"),
     (["start", "ping", "--key", ""], "key", "must be 1 to 512 bytes of well-formed text without NUL"),
     (["start", "ping", "--run-id", ""], "run-id", "must be 1 to 512 bytes of well-formed text without NUL"),
@@ -51,7 +57,11 @@ WRONG: list[tuple[list[str], str, str]] = [
     (["start", "ping", "--app", "shop.py:app"], "app", "there is no module shop.py here or on the module path"),
     (["start", "ping", "--app", "shop:gone"], "app", "module shop has no attribute gone"),
     (["start", "ping", "--app", "shop:nothing"], "app", "shop:nothing holds no workflow"),
-    (["start", "ping", "--app", "shop:number"], "app", "shop:number: definitions: neither a workflow nor a class of"),
+    (
+        ["start", "ping", "--app", "shop:number"],
+        "app",
+        f"shop:number: {NO_WORKFLOW}",
+    ),
     (["start", "ping", "--app", "shop:twice"], "app", "shop:twice: workflow greet: registered twice"),
     (
         ["start", "ping", "--app", "needy_app:app"],

@@ -8,9 +8,10 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import make_url
 
 from belay_core.clock import SystemClock
-from belay_core.errors import DriverNotFound, InvalidInput
+from belay_core.errors import DatabaseError, DatabaseUnreachable, DriverNotFound, InvalidInput, RunStoreError
 from belay_core.ids import RunId
 from belay_core.records import commands
 from belay_core.records.owner import OwnerId
@@ -94,7 +95,7 @@ async def test_drivers_are_found_by_the_scheme_of_the_url(belay_postgres):
     for url in (belay_postgres.url, belay_postgres.url.replace("postgresql", "postgresql+asyncpg")):
         async with open_stores(url) as stores:
             await stores.runs.start(START)
-    for url in ("mysql://user:secret@host/db", "belay.db"):
+    for url in ("mysql://user:secret@host/db",):
         for find in (open_stores, find_migrations):
             with pytest.raises(DriverNotFound, match="installed: postgresql, sqlite") as failure:
                 find(url)
@@ -150,14 +151,13 @@ async def test_what_goes_wrong_in_the_block_goes_on(belay_each_store):
 
 @pytest.mark.parametrize("path", ["/nowhere/belay.db", "sqlite:////nowhere/belay.db"])
 async def test_a_file_that_cannot_be_opened_is_reported_in_one_error(path):
-    with pytest.raises(Exception, match="io") as failure:
+    with pytest.raises(DatabaseUnreachable, match=r"SQLite file /nowhere/belay\.db: it cannot be opened"):
         async with open_sqlite(path):
             pass
-    assert "nowhere" not in str(failure.value)
 
 
 async def test_a_server_that_is_not_there_is_reported_in_one_error_without_the_password():
-    with pytest.raises(Exception, match="io") as failure:
+    with pytest.raises(DatabaseUnreachable, match="nothing accepts connections there") as failure:
         async with open_postgres("postgresql://user:secret@127.0.0.1:1/db"):
             pass
     assert "secret" not in repr(failure.value) + repr(failure.value.__cause__) + repr(failure.value.__context__)
@@ -252,3 +252,81 @@ def test_a_value_that_is_refused_is_told_from_what_a_grant_or_a_migration_mends(
     error.sqlstate = sqlstate
     failure: Any = POSTGRES.explain(error)
     assert (failure.code, failure.sqlstate) == (code, sqlstate)
+
+
+async def unreachable(url: str) -> str:
+    with pytest.raises(DatabaseUnreachable) as refused:
+        async with open_stores(url):
+            pass
+    with pytest.raises(DatabaseUnreachable) as again:
+        await find_migrations(url).check(url)
+    assert str(again.value) == str(refused.value)
+    assert isinstance(refused.value.__cause__, DatabaseError)
+    assert "hunter2" not in str(refused.value)
+    return str(refused.value)
+
+
+async def test_a_database_that_cannot_be_connected_to_is_named_with_the_reason(belay_postgres_server):
+    real = make_url(belay_postgres_server.database_url("postgres").replace("+asyncpg", ""))
+    where = f"{real.host}:{real.port}"
+    missing = real.set(database="nowhere").render_as_string(hide_password=False)
+    name = "PostgreSQL database nowhere at"
+    assert await unreachable(missing) == f"{name} {where}: the database does not exist (3D000)"
+    tls = f"postgresql://eve:hunter2@{where}/nowhere?sslmode=require"
+    assert await unreachable(tls) == f"{name} {where}: the server refuses TLS"
+    for host, why in [
+        ("127.0.0.1:1", "nothing accepts connections there"),
+        ("nowhere.invalid:5", "there is no such host"),
+    ]:
+        assert await unreachable(f"postgresql://eve:hunter2@{host}/nowhere") == f"{name} {host}: {why}"
+
+
+async def test_a_file_that_cannot_be_used_is_named_with_its_path(tmp_path):
+    folder = tmp_path / "folder.db"
+    folder.mkdir()
+    torn = tmp_path / "torn.db"
+    torn.write_bytes(b"no database at all" * 100)
+    for path in (folder, torn):
+        with pytest.raises(DatabaseUnreachable, match=f"SQLite file {path}: it cannot be opened, read or written"):
+            async with open_stores(f"sqlite:///{path}"):
+                pass
+
+
+@pytest.mark.parametrize(("url", "what"), [(None, "nothing"), (5, "something else"), ("belay.db", "something else")])
+def test_what_is_no_url_is_refused_with_an_example(url, what):
+    for opens in (open_stores, find_migrations):
+        with pytest.raises(InvalidInput, match=f"url: must be a URL, such as sqlite:///belay.db .*; {what} was given"):
+            opens(url)
+
+
+async def test_postgres_is_read_as_postgresql(belay_postgres):
+    async with belay_postgres as stores:
+        await stores.runs.start(START)
+    async with open_stores(
+        belay_postgres.url.replace("postgresql+asyncpg", "postgres").replace("postgresql", "postgres")
+    ) as stores:
+        assert await stores.runs.find(RunId("r")) is not None
+
+
+async def test_sessions_of_a_server_that_takes_no_writes_are_dropped(belay_postgres):
+    """The pool was filled while the database was read-only; its sessions stay so, new ones are not."""
+    url = belay_postgres.url
+    plain = url.replace("+asyncpg", "")
+    name = make_url(url).database
+
+    async def alter(what: str) -> None:
+        connection = await asyncpg.connect(plain, server_settings={"default_transaction_read_only": "off"})
+        await connection.execute(f'ALTER DATABASE "{name}" {what}')
+        await connection.close()
+
+    async with belay_postgres as stores:
+        await stores.runs.start(START)
+    await alter("SET default_transaction_read_only = on")
+    async with open_postgres(url) as stores:
+        await asyncio.gather(*(stores.runs.find(RunId("r")) for _ in range(20)))
+        with pytest.raises(RunStoreError):
+            await stores.runs.start(replace(START, run_id=RunId("s")))
+        await alter("RESET default_transaction_read_only")
+        for number in range(30):
+            await stores.runs.start(replace(START, run_id=RunId(f"r{number}")))
+        assert await stores.runs.find(RunId("r29")) is not None

@@ -202,3 +202,36 @@ async def test_every_right_call_is_let_through(bench):
     run = await bench.client.start(calling)
     await bench.execute_due(calling)
     assert await run.result() == [[1, 2, [], 3, {}], [1, 5, [6, 7], 8, {"d": 9}], [2, 1, [], 3, {}], 4, 2]
+
+
+def test_what_is_no_workflow_and_no_step_is_told_with_the_remedy():
+    @workflow("flow")
+    async def flow(ctx: Context) -> None: ...
+
+    async def plain(ctx: Context) -> None: ...
+
+    @step
+    def one() -> None: ...
+
+    class Flow(Workflow[None, None]):
+        @step
+        def one(self, ctx: StepContext[None]) -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"workflow flow: is not called: start it with client\.start"):
+        flow(None)
+    for wrong, words in [
+        (
+            plain,
+            "definitions: function is no workflow; this is a plain function: decorate it with @workflow\\('plain'\\)",
+        ),
+        (one, "definitions: Step is no workflow; this is a step: call it from a workflow"),
+        (5, "definitions: int is no workflow; give what @workflow made"),
+        (dict, "definitions: dict is no workflow; give what @workflow made"),
+    ]:
+        with pytest.raises(DefinitionError, match=words):
+            as_definition(wrong)
+    for wrong in (flow, Flow, Flow()):
+        with pytest.raises(DefinitionError, match=r"step: a workflow is no step; start it with client\.start"):
+            step(wrong)
+    with pytest.raises(DefinitionError, match="step: a step needs a function, not a value of type int"):
+        step(name="five")(5)

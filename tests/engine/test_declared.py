@@ -238,7 +238,7 @@ def test_a_declaration_that_cannot_work_is_refused_when_it_is_registered():
         (GateLast, "a gate cannot be its last step"),
         (Bare, "name its input and result"),
         (Refund, "register an instance"),
-        ("no workflow", "neither a workflow nor a class of one"),
+        ("no workflow", "definitions: str is no workflow; give what @workflow made"),
     ]:
         with pytest.raises(DefinitionError, match=message):
             catalogue([kind])
