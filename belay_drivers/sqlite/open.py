@@ -29,6 +29,7 @@ from belay_drivers.sql.stores.assembly import assemble_stores
 from belay_drivers.sql.stores.group_commit import GroupCommit
 from belay_drivers.sql.stores.views import Views
 from belay_drivers.sqlite.channel import SqliteChannel
+from belay_drivers.sqlite.clock import ClockWatch
 from belay_drivers.sqlite.dialect import DIALECT
 from belay_drivers.sqlite.feed import SqliteFeed
 from belay_drivers.sqlite.hot import SqliteHotStatements
@@ -74,8 +75,11 @@ async def open_sqlite(
     group_commit = GroupCommit(files.database, channel)
     try:
         times = await files.opened(files.made_ready(clock))
+        watch = ClockWatch(clock, times.stale_after_ms, files.database)
         yield assemble_stores(
             files.database,
+            refresh=watch.refresh,
+            trusts_stale=watch.settled,
             clock=clock,
             ids=ids or Uuid7Ids(),
             lease=times,

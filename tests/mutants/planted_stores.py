@@ -508,4 +508,18 @@ ANSWERS: Final[tuple[Mutant, ...]] = (
         (" and _identity_of(self._full_path) != self._identity:", " and _identity_of(self._full_path) is None:"),
         by="gone_or_replaced",
     ),
+    mutant(
+        "stepped_clock_trusted",
+        "belay_drivers/sqlite/clock.py",
+        ("            self._unsettled_until = elapsed + self._stale_after_ms\n", ""),
+        by="keeps_its_runs",
+        tests=("tests/drivers/test_stepped_clock.py",),
+    ),
+    mutant(
+        "times_ahead_left_there",
+        "belay_drivers/sqlite/clock.py",
+        ("            await self._database.write(self._set_to_present)\n", "            pass\n"),
+        by="taken_after_it or no_process_looked",
+        tests=("tests/drivers/test_stepped_clock.py",),
+    ),
 )
