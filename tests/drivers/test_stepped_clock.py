@@ -37,27 +37,28 @@ async def test_an_owner_that_works_keeps_its_runs(path, by):
     clock, until = ManualClock(), asyncio.Event()
     effects: list[str] = []
     acting = flow_of(effects, until)
-    async with open_sqlite(path, clock=clock) as one, open_sqlite(path, clock=clock) as other:
-        async with (
-            Worker(one, [acting], telemetry=False, background=False) as owner,
-            Worker(other, [acting], telemetry=False, background=False) as rival,
-        ):
-            run = await owner.client.start(acting)
-            executing = asyncio.create_task(run_ready(owner))
-            while not effects:
-                await asyncio.sleep(0.001)
-            # Both have looked at their clocks before it is set.
+    async with (
+        open_sqlite(path, clock=clock) as one,
+        open_sqlite(path, clock=clock) as other,
+        Worker(one, [acting], telemetry=False, background=False) as owner,
+        Worker(other, [acting], telemetry=False, background=False) as rival,
+    ):
+        run = await owner.client.start(acting)
+        executing = asyncio.create_task(run_ready(owner))
+        while not effects:
+            await asyncio.sleep(0.001)
+        # Both have looked at their clocks before it is set.
+        assert await rival.dispatcher.take() == 0
+        clock.set(clock.now() + by)
+        for _ in range(35):
             assert await rival.dispatcher.take() == 0
-            clock.set(clock.now() + by)
-            for _ in range(35):
-                assert await rival.dispatcher.take() == 0
-                assert await owner.dispatcher.take() == 0
-                await owner.dispatcher.keeper.renew()
-                clock.advance(1_000)
-            until.set()
-            await executing
-            assert (await run.result(), effects) == (1, ["act"])
-            assert (await owner.client.get(run)).epoch == 1
+            assert await owner.dispatcher.take() == 0
+            await owner.dispatcher.keeper.renew()
+            clock.advance(1_000)
+        until.set()
+        await executing
+        assert (await run.result(), effects) == (1, ["act"])
+        assert (await owner.client.get(run)).epoch == 1
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
@@ -65,27 +66,28 @@ async def test_an_owner_that_does_not_work_loses_them_after_two_stale_periods_at
     clock, until = ManualClock(), asyncio.Event()
     effects: list[str] = []
     acting = flow_of(effects, until)
-    async with open_sqlite(path, clock=clock) as one, open_sqlite(path, clock=clock) as other:
-        async with (
-            Worker(one, [acting], telemetry=False, background=False) as stalled,
-            Worker(other, [acting], telemetry=False, background=False) as rival,
-        ):
-            await stalled.client.start(acting)
-            executing = asyncio.create_task(run_ready(stalled))
-            while not effects:
-                await asyncio.sleep(0.001)
-            assert await rival.dispatcher.take() == 0
-            clock.set(clock.now() + by)
-            taken, seconds = 0, 0
-            while not taken and seconds < 70:
-                taken = await rival.dispatcher.take()
-                clock.advance(1_000)
-                seconds += 1
-            assert (taken, 29 < seconds <= 62) == (1, True)
-            until.set()
-            stalled.dispatcher.drop()
-            await run_ready(rival)
-            await executing
+    async with (
+        open_sqlite(path, clock=clock) as one,
+        open_sqlite(path, clock=clock) as other,
+        Worker(one, [acting], telemetry=False, background=False) as stalled,
+        Worker(other, [acting], telemetry=False, background=False) as rival,
+    ):
+        await stalled.client.start(acting)
+        executing = asyncio.create_task(run_ready(stalled))
+        while not effects:
+            await asyncio.sleep(0.001)
+        assert await rival.dispatcher.take() == 0
+        clock.set(clock.now() + by)
+        taken, seconds = 0, 0
+        while not taken and seconds < 70:
+            taken = await rival.dispatcher.take()
+            clock.advance(1_000)
+            seconds += 1
+        assert (taken, 29 < seconds <= 62) == (1, True)
+        until.set()
+        stalled.dispatcher.drop()
+        await run_ready(rival)
+        await executing
 
 
 async def test_what_was_ready_before_a_step_back_is_taken_after_it(path):
@@ -98,22 +100,24 @@ async def test_what_was_ready_before_a_step_back_is_taken_after_it(path):
     async def asking(ctx: Context) -> str:
         return type(await ctx.gate("go", subject=1)).__name__
 
-    async with open_sqlite(path, clock=clock) as stores:
-        async with Worker(stores, [acting, asking], telemetry=False, background=False) as worker:
-            asked = await worker.client.start(asking)
-            await run_ready(worker)
-            started = await worker.client.start(acting)
-            later = await worker.client.start(
-                acting, run_at=datetime.fromtimestamp(clock.now() / 1000, UTC) + timedelta(minutes=5)
-            )
-            await worker.client.approve(asked, "go", by="ana")
-            clock.set(clock.now() - HOUR)
-            await run_ready(worker)
-            assert (await started.result(), await asked.result()) == (1, "Approved")
-            assert (await worker.client.get(later)).status == "pending"
-            clock.advance(HOUR + 300_000)
-            await run_ready(worker)
-            assert await later.result() == 2
+    async with (
+        open_sqlite(path, clock=clock) as stores,
+        Worker(stores, [acting, asking], telemetry=False, background=False) as worker,
+    ):
+        asked = await worker.client.start(asking)
+        await run_ready(worker)
+        started = await worker.client.start(acting)
+        later = await worker.client.start(
+            acting, run_at=datetime.fromtimestamp(clock.now() / 1000, UTC) + timedelta(minutes=5)
+        )
+        await worker.client.approve(asked, "go", by="ana")
+        clock.set(clock.now() - HOUR)
+        await run_ready(worker)
+        assert (await started.result(), await asked.result()) == (1, "Approved")
+        assert (await worker.client.get(later)).status == "pending"
+        clock.advance(HOUR + 300_000)
+        await run_ready(worker)
+        assert await later.result() == 2
 
 
 async def test_it_is_so_where_no_process_looked_when_the_clock_was_set(path):
