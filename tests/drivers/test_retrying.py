@@ -2,13 +2,15 @@
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from belay_core.errors import DatabaseError, StoreError
+from belay_core import Client, Context, workflow
+from belay_core.errors import DatabaseUnreachable, RunStoreError, StoreError
 from belay_core.ids import RunId
 from belay_core.records import commands
 from belay_core.stores.attempts import Recorded
@@ -181,7 +183,7 @@ def test_a_file_that_is_no_database_is_reported_and_left_alone(tmp_path: Path):
         async with open_sqlite(path):
             pass
 
-    with pytest.raises(DatabaseError, match="SQLITE_NOTADB"):
+    with pytest.raises(DatabaseUnreachable, match="SQLITE_NOTADB"):
         asyncio.run(opened())
     assert path.read_text() == text
 
@@ -214,3 +216,22 @@ async def test_nobody_waits_for_a_row_that_hangs_longer_than_a_statement_may_tak
                 await kit.stores.runs.cancel(commands.Cancel(RunId("run-1")))
             assert cause_of(failure).sqlstate == "57014"
         assert (await kit.run()).cancel_requested_at_ms is None
+
+
+async def test_a_start_while_another_process_holds_the_lock_ends_in_time_and_says_that_nothing_is_stored(tmp_path):
+    @workflow("quick")
+    async def quick(ctx: Context) -> None: ...
+
+    path = tmp_path / "belay.db"
+    async with open_sqlite(path) as stores:
+        client = Client(stores, telemetry=False)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            began = time.monotonic()
+            with pytest.raises(RunStoreError, match="the database was busy for too long, and nothing was stored"):
+                await client.start(quick, idempotency_key="one")
+            # Twice the time-out of the lock: once with others, once alone.
+            assert time.monotonic() - began < 12
+            other.execute("ROLLBACK")
+        assert await client.find("one") is None
+        assert (await client.start(quick, idempotency_key="one")).created

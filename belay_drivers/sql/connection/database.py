@@ -129,6 +129,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 ATTEMPTS: Final = 10
 """At most so many tries of a write, each known not to have happened."""
+MOST_WAITED: Final = 0.9 * limits.STATEMENT_TIMEOUT
+"""Seconds from the first try after which a busy database is not asked again: one try may wait as long for a lock."""
 LOST_ATTEMPTS: Final = 5
 """At most so many tries of a write when connections are lost before it is sent."""
 FIRST_PAUSE: Final = 0.05
@@ -351,13 +353,15 @@ class Database(Sender):
     ) -> Sent[T] | Failure:
         if tried:
             await again(tried)
+        began = asyncio.get_running_loop().time()
         while True:
             ended = await once()
             tried += 1
             if not isinstance(ended, Failure):
                 return ended
             most = LOST_ATTEMPTS if ended.lost else ATTEMPTS
-            if not ended.again or cancelled.now or tried >= most:
+            late = ended.code == "busy" and asyncio.get_running_loop().time() - began >= MOST_WAITED
+            if not ended.again or cancelled.now or tried >= most or late:
                 return ended
             await again(tried)
 

@@ -244,7 +244,9 @@ class EngineRole:
         if isinstance(failure, Undecodable):
             return self.error("decode_failed", method, f"could not decode {failure.table} row")
         cause = {"category": failure.code, "cause": failure}
-        return self.error(code_of(failure), method, "database operation failed", cause)
+        busy = "the database was busy for too long, and nothing was stored"
+        detail = busy if failure.code == "busy" and failure.transient else "database operation failed"
+        return self.error(code_of(failure), method, detail, cause)
 
 
 class OwnedRole(EngineRole):
