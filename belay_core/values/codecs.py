@@ -187,7 +187,7 @@ def _adapter(annotation: Any) -> Any:
     from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
-    why = "is no type whose values can be stored as data"
+    why = "is no type whose values can be stored as JSON: use a dataclass or a pydantic model"
     try:
         try:
             adapter: Any = TypeAdapter(annotation, config=config)

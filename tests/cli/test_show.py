@@ -17,7 +17,7 @@ def test_a_run_is_shown_with_its_attempts_approvals_and_journal(cli: Cli):
     assert run[:3] == ["run       r1", "workflow  letter", "state     completed"]
     assert 'input     "Dear Ada"' in run
     assert 'result    "sent Dear Ada"' in run
-    assert attempts[0].split() == ["STEP", "ATTEMPT", "STATE", "TOOK", "ERROR"]
+    assert attempts[0].split() == ["STEP", "ATTEMPT", "STATE", "TOOK", "RESULT", "OR", "ERROR"]
     assert attempts[1].split()[:3] == ["editor#1", "1", "succeeded"]
     assert 'subject   "Dear Ada"' in approval
     assert "decision  approved by ana" in approval
@@ -30,7 +30,18 @@ def test_an_attempt_is_shown_with_its_error(cli: Cli):
     cli.started("broken", "no rope", run_id="r1")
     shown = cli("show", "r1").out
     assert any(line.startswith("spoil#1") and line.endswith("ValueError: no rope") for line in shown.splitlines())
+    blocks = shown.split("\n\n")
+    [step] = [each for each in blocks if each.startswith("traceback of spoil#1\n  Traceback (most recent call last):")]
+    assert step.splitlines()[-1] == "  ValueError: no rope"
+    assert "traceback of the run\n" in shown
     assert "error     StepFailed: step spoil failed: ValueError: no rope" in shown
+
+
+def test_results_and_what_an_operator_said_are_shown(cli: Cli):
+    cli.started("charges", ["Ada"], run_id="r1")
+    cli("resolve", "r1", "--happened", "7", "--by", "bob")
+    [line] = [each for each in cli("show", "r1").out.splitlines() if "charge#1  " in each]
+    assert "orphaned, happened by bob" in line
 
 
 def test_a_shown_run_is_a_document(cli: Cli):

@@ -13,6 +13,7 @@ from belay_core.cli.time_text import duration, time_and_age, time_text
 from belay_core.clock import Millis
 
 if TYPE_CHECKING:
+    from belay_core.records.commands import RunHistory
     from belay_core.records.step_record import StepRecord
     from belay_core.records.workflow_run import ApprovalRecord, JournalEntry, WorkflowRun
 
@@ -42,6 +43,7 @@ async def _shown(session: CommandSession, *, run: str, as_json: bool) -> int:
         return DONE
     _run(history.run, session.now_ms)
     _attempts(history.attempts, session.now_ms)
+    _tracebacks(history)
     for approval in history.approvals:
         _approval(approval, session.now_ms)
     _journal(journal)
@@ -80,10 +82,22 @@ def _attempts(attempts: "tuple[StepRecord, ...]", now_ms: Millis) -> None:
     write_line()
     ordered = sorted(attempts, key=lambda each: (each.started_at_ms, each.step_key, each.attempt))
     rows = [
-        (each.step_key, str(each.attempt), each.state.value, _took(each, now_ms), _error(each.error) or "")
+        (each.step_key, str(each.attempt), _state(each), _took(each, now_ms), _error(each.error) or _result(each))
         for each in ordered
     ]
-    write_table(("STEP", "ATTEMPT", "STATE", "TOOK", "ERROR"), rows)
+    write_table(("STEP", "ATTEMPT", "STATE", "TOOK", "RESULT OR ERROR"), rows)
+
+
+def _tracebacks(history: "RunHistory") -> None:
+    """Of the last attempt of each step that has an error, and of the run's own error."""
+    last = {each.step_key: each.error for each in history.attempts}
+    for about, error in [*last.items(), ("the run", history.run.error)]:
+        lines = _traceback(error)
+        if lines:
+            write_line()
+            write_line(f"traceback of {about}")
+            for line in lines:
+                write_line(f"  {line}")
 
 
 def _approval(approval: "ApprovalRecord", now_ms: Millis) -> None:
@@ -119,8 +133,31 @@ def _took(attempt: "StepRecord", now_ms: Millis) -> str:
     return duration(attempt.finished_at_ms - attempt.started_at_ms)
 
 
+def _state(attempt: "StepRecord") -> str:
+    """The state, and what an operator has said of it."""
+    if attempt.resolved_by is None:
+        return attempt.state.value
+    from belay_core.cli.documents import payload
+
+    meta = payload(attempt.meta)
+    word = meta.get("resolution", "resolved") if isinstance(meta, dict) else "resolved"
+    return f"{attempt.state.value}, {word} by {attempt.resolved_by}"
+
+
+def _result(attempt: "StepRecord") -> str:
+    return _shortened(attempt.outcome) or ""
+
+
+def _traceback(text: str | None) -> list[str]:
+    from belay_core.cli.documents import payload
+
+    value = payload(text)
+    found = value.get("traceback") if isinstance(value, dict) else None
+    return found.splitlines() if isinstance(found, str) else []
+
+
 def _error(text: str | None) -> str | None:
-    """Type and message of a stored error; only ``--json`` has the traceback."""
+    """Type and message of a stored error."""
     from belay_core.cli.documents import payload
 
     value = payload(text)
