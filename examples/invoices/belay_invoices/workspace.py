@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from belay_core import BelayError, DriverNotFound, InvalidInput, SchemaMismatch, Stores, find_migrations, open_stores
-from belay_core.errors import DatabaseError
+from belay_core.errors import DatabaseError, DatabaseUnreachable
 
 VARIABLE: Final = "BELAY_DATABASE"
 """The environment variable from which ``belay`` and the demo's workers read the URL of the database."""
@@ -102,7 +102,7 @@ def _without_url(error: Exception, url: str) -> Exception:
     match error:
         case DriverNotFound():
             return InvalidInput("database", str(error).removeprefix("url: "))
-        case DatabaseError():
+        case DatabaseError() | DatabaseUnreachable():
             return DemoError(f"the database cannot be opened: {error}")
         case BelayError():
             return error
