@@ -19,8 +19,8 @@ from tests.soak.judge import Operator, Verdict, judge, read_ledger
 from tests.soak.people import decide_gates, resolve_reviews
 
 WORKERS = 3
-STEPS_MS = (-120_000, -60_000, 60_000, 3_600_000)
-"""By how much a wall clock is stepped: more than a lease; back by less than the patience, since sleeps wait for it."""
+STEPS_MS = (-120_000, -60_000, 60_000, 120_000)
+"""By how much a wall clock is stepped: more than a lease, and less than the patience: waits are times of day."""
 FROZEN = (33.0, 38.0)
 """Seconds for which a process is stopped: longer than a lease."""
 LEAVES_WITHIN = 15.0
