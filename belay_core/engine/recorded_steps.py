@@ -111,7 +111,7 @@ def _effects(last: Iterable[StepRecord]) -> dict[str, StepRecord]:
         for each in steps
         if each.step_key not in renamed
         and (each.state in _MAY_HAVE_ACTED or (each.state is StepState.ORPHANED and not _is_word(each, "retry")))
-        and not (each.state is StepState.ORPHANED and f'"{INSTEAD_OF}"' in each.meta)
+        and (each.state is not StepState.ORPHANED or f'"{INSTEAD_OF}"' not in each.meta or _is_word(each, "happened"))
     }
 
 

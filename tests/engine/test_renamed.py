@@ -103,6 +103,13 @@ async def test_happened_means_it_was_renamed(bench, form, paid):
     assert (await run.result(), paid) == ("receipt of charge", ["charge 5"])
 
 
+async def test_renamed_again_before_a_worker_has_used_the_word_nothing_is_executed(bench, form, paid):
+    run, _ = await renamed_run(bench, form, paid)
+    await bench.client.resolve(run, Happened('"receipt of charge"'), step_key="pay#1")
+    await bench.execute_due(paying(form, paid, "disburse"))
+    assert paid == ["charge 5"]
+
+
 async def test_retry_means_it_is_new(bench, form, paid):
     run, new = await renamed_run(bench, form, paid)
     await bench.client.resolve(run, Retry(), step_key="pay#1")
